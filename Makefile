@@ -1,0 +1,35 @@
+# The two commands of the README; each sets up what it needs in .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint check clean
+
+demo: $(VENV)/installed
+	PATH="$(CURDIR)/$(BIN):$$PATH" sh ./demo.sh
+
+test: $(VENV)/developing
+	$(BIN)/python -m pytest -n auto
+
+lint: $(VENV)/developing
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+check: $(VENV)/installed
+	$(BIN)/kbindex check --strict
+
+clean:
+	rm -rf $(VENV)
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . 'pre-commit>=4.2'
+	touch $@
+
+$(VENV)/developing: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $$($(BIN)/python -c "import tomllib; \
+	  print(*(repr(d) for d in tomllib.load(open('pyproject.toml', 'rb'))['dependency-groups']['dev']))")
+	touch $@

@@ -1,0 +1,217 @@
+"""The command line: options in, one command called, an exit code out.
+
+Commands are imported when they are called: a query must not pay for what it doesn't use.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kbindex import __version__
+from kbindex.console import note
+from kbindex.errors import ExitCode, KbindexError
+from kbindex.formats import Format
+
+app = typer.Typer(
+    name="kbindex",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class _Global:
+    repo: Path | None = None
+
+
+def _run(command: Callable[[], ExitCode]) -> None:
+    """Call a command and leave with its exit code; what a user can mend is one message."""
+    try:
+        code = command()
+    except KbindexError as error:
+        note(error.message)
+        if error.remedy:
+            note(f"remedy: {error.remedy}")
+        code = error.exit_code
+    except KeyboardInterrupt:
+        note("interrupted; work done so far is kept")
+        code = ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        # The reader has seen enough. Python would complain once more while closing stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = ExitCode.OK
+    except Exception:
+        code = _report_bug()
+    raise typer.Exit(int(code))
+
+
+def _report_bug() -> ExitCode:
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="kbindex-bug-", suffix=".txt", delete=False, encoding="utf-8"
+    ) as file:
+        file.write(f"kbindex {__version__}, Python {sys.version}\n{traceback.format_exc()}")
+    note(f"this is a bug in kbindex, sorry; please report what stands in {file.name}")
+    return ExitCode.BUG
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"kbindex {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main_options(
+    repo: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Work on the repository that holds DIR.")
+    ] = None,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """A search index of a knowledge bundle, inside the git repository that holds it."""
+    _Global.repo = repo
+
+
+@app.command("init")
+def init_command(
+    bundle: Annotated[str | None, typer.Option(metavar="DIR", help="The bundle's folder.")] = None,
+    hooks: Annotated[
+        str | None, typer.Option(metavar="KIND", help="pre-commit, native or none.")
+    ] = None,
+    embedder: Annotated[str | None, typer.Option(metavar="NAME", help="builtin or hash.")] = None,
+) -> None:
+    """Set a repository up: configuration, hooks, first build. Safe to repeat."""
+    from kbindex.commands.init import InitOptions, init
+
+    if hooks not in (None, "pre-commit", "native", "none"):
+        raise typer.BadParameter(f"{hooks} is not pre-commit, native or none", param_hint="--hooks")
+    _run(lambda: init(_Global.repo, InitOptions(bundle, hooks, embedder)))
+
+
+@app.command("update")
+def update_command(
+    worktree: Annotated[
+        bool,
+        typer.Option("--worktree/--staged", help="Index the bundle as on disk, or as staged."),
+    ] = False,
+    stage: Annotated[
+        bool | None,
+        typer.Option("--stage/--no-stage", help="Stage the index, or only write it."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be done.")
+    ] = False,
+) -> None:
+    """Bring the index up to the bundle."""
+    from kbindex.commands.update import UpdateOptions, update
+
+    options = UpdateOptions(worktree, not worktree if stage is None else stage, dry_run)
+    _run(lambda: update(_Global.repo, options))
+
+
+@app.command("check")
+def check_command(
+    rev: Annotated[
+        str | None, typer.Option(metavar="REV", help="A commit, instead of what is staged.")
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Chunk every document again.")] = False,
+    form: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.TEXT,
+) -> None:
+    """Say whether the index is exactly that of its bundle. Never writes, needs no model."""
+    from kbindex.commands.check import check
+
+    _run(lambda: check(_Global.repo, rev, form, strict=strict))
+
+
+@app.command("status")
+def status_command(
+    form: Annotated[Format, typer.Option("--format", help="text or json.")] = Format.TEXT,
+) -> None:
+    """Show what is indexed, by what, how much of it, and what is stale."""
+    from kbindex.commands.status import status
+
+    _run(lambda: status(_Global.repo, form))
+
+
+@app.command("query")
+def query_command(
+    text: Annotated[str, typer.Argument(help="Words or a question; '--' before a leading dash.")],
+    n_hits: Annotated[int, typer.Option("-k", min=1, help="Hits to show.")] = 5,
+    mode: Annotated[str, typer.Option(help="auto, hybrid, dense or lexical.")] = "auto",
+    path: Annotated[str, typer.Option(metavar="GLOB", help="Only documents at GLOB.")] = "",
+    kind: Annotated[
+        str, typer.Option("--type", metavar="T", help="Only documents of type T.")
+    ] = "",
+    tag: Annotated[str, typer.Option(metavar="T", help="Only documents with tag T.")] = "",
+    per_doc: Annotated[int, typer.Option(min=1, metavar="N", help="Hits per document.")] = 1,
+    min_similarity: Annotated[
+        float | None, typer.Option(metavar="X", help="Only passages at least this similar.")
+    ] = None,
+    with_text: Annotated[bool, typer.Option("--text", help="Include the passages.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Show what made the score.")] = False,
+    form: Annotated[Format, typer.Option("--format", help="text, json or jsonl.")] = Format.TEXT,
+) -> None:
+    """Search by words and meaning; every hit cites its section, lines and span."""
+    from kbindex.commands.query import MODES, QueryOptions, query
+    from kbindex.search import Filters
+
+    if mode not in MODES:
+        raise typer.BadParameter(f"{mode} is not {', '.join(MODES)}", param_hint="--mode")
+    options = QueryOptions(
+        mode, n_hits, per_doc, min_similarity, with_text, explain, Filters(path, kind, tag)
+    )
+    _run(lambda: query(_Global.repo, text, options, form))
+
+
+@app.command("get")
+def get_command(
+    name: Annotated[str, typer.Argument(metavar="ID", help="An id or path; ID#anchor works too.")],
+    section: Annotated[
+        str | None, typer.Option(metavar="HEADING|ANCHOR", help="Only this section.")
+    ] = None,
+    span: Annotated[str | None, typer.Option(metavar="A:B", help="Only these characters.")] = None,
+    lines: Annotated[str | None, typer.Option(metavar="A:B", help="Only these lines.")] = None,
+    form: Annotated[Format, typer.Option("--format", help="text or json.")] = Format.TEXT,
+) -> None:
+    """Print a document, a section or a passage exactly as it is indexed."""
+    from kbindex.commands.get import Passage, get
+
+    _run(lambda: get(_Global.repo, name, Passage(section, span, lines), form))
+
+
+@app.command("checkpoint")
+def checkpoint_command() -> None:
+    """Fold the WAL into the table as one new version, and stage it."""
+    from kbindex.commands.checkpoint import checkpoint
+
+    _run(lambda: checkpoint(_Global.repo))
+
+
+@app.command("hook")
+def hook_command(
+    name: Annotated[
+        str, typer.Argument(help="pre-commit, pre-merge-commit, post-commit, pre-push.")
+    ],
+    _arguments: Annotated[
+        list[str] | None, typer.Argument(help="What git passes; not used.")
+    ] = None,
+    stage: Annotated[
+        bool, typer.Option("--stage/--no-stage", help="Stage the index, or write it and exit 1.")
+    ] = True,
+) -> None:
+    """Entry of git's hooks."""
+    from kbindex.commands.hook import hook
+
+    _run(lambda: hook(_Global.repo, name, stage=stage))

@@ -1,0 +1,1 @@
+"""One module a verb; each reads top to bottom and ties core and edges together."""

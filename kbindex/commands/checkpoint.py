@@ -1,0 +1,28 @@
+"""``kbindex checkpoint``: folds the WAL into the table as one new version."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kbindex.build import Options
+from kbindex.commands.update import run_update
+from kbindex.console import put
+from kbindex.errors import ExitCode, RefusedError
+from kbindex.git import Git
+from kbindex.repository import Repository
+from kbindex.snapshot import read_config
+
+
+def checkpoint(directory: Path | None) -> ExitCode:
+    """Append the WAL's rows to the table, empty the WAL, and stage both."""
+    git = Git(directory)
+    if git.is_mid_operation():
+        raise RefusedError("a merge, rebase, cherry-pick or revert is under way", "finish it first")
+    tree = git.write_tree()
+    repository = Repository(git, read_config(git, tree, dict(os.environ)))
+    options = Options(may_change_recipe=False, force_checkpoint=True)
+    with repository.lock():
+        _, report = run_update(repository, tree, options, stage=True)
+    put("the WAL was folded into the table" if report.checkpointed else "the WAL is empty")
+    return ExitCode.NEGATIVE if report.problems else ExitCode.OK

@@ -1,0 +1,196 @@
+"""``kbindex init``: sets a repository up. Safe to repeat; nothing of the user's is overwritten."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import stat
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from kbindex.build import Options
+from kbindex.commands.update import render_report, run_update
+from kbindex.config import FILE_NAME, PYPROJECT, Config, load_config
+from kbindex.console import note, put
+from kbindex.embed import load_embedder
+from kbindex.errors import ExitCode, UsageError
+from kbindex.git import Git
+from kbindex.repository import Repository, open_repository
+
+PRE_COMMIT_CONFIG = ".pre-commit-config.yaml"
+HOOK_TYPES = ("pre-commit", "pre-merge-commit", "post-commit", "pre-push")
+_SHIM_MARK = "# kbindex hook"
+_KEPT_SUFFIX = ".before-kbindex"
+
+
+@dataclass(frozen=True)
+class InitOptions:
+    """``None`` keeps what is configured, or the default."""
+
+    bundle: str | None = None
+    hooks: str | None = None
+    embedder: str | None = None
+
+
+def init(directory: Path | None, options: InitOptions) -> ExitCode:
+    """Write configuration and hooks, build the index, stage it, and say what comes next."""
+    git = Git(directory)
+    written = _configure(git, options)
+    repository = open_repository(directory)
+    load_embedder(repository.config.embedder)
+    hooks = options.hooks or _default_hooks(git)
+    report, problems = _build(repository)
+    if hooks == "pre-commit":
+        written += _set_up_framework(git)
+    elif hooks == "native":
+        _install_shims(git)
+    if written:
+        git.run("add", "--", *written)
+    put(report)
+    put(f"next: git add {repository.config.bundle} && git commit -m 'Add the search index'")
+    return ExitCode.NEGATIVE if problems else ExitCode.OK
+
+
+def _build(repository: Repository) -> tuple[str, bool]:
+    git = repository.git
+    tree = git.write_worktree_tree(repository.config.bundle)
+    with repository.lock():
+        _, report = run_update(repository, tree, Options(), stage=True)
+    for problem in report.problems:
+        note(f"{problem.path}: {problem.message}")
+    return render_report(report), bool(report.problems)
+
+
+# Configuration
+
+
+def _configure(git: Git, options: InitOptions) -> list[str]:
+    """Set what was asked for in the file that holds the settings; return the files written."""
+    asked = {"bundle": options.bundle, "embedder": options.embedder}
+    wanted = {name: value for name, value in asked.items() if value is not None}
+    if options.bundle:
+        wanted["bundle"] = options.bundle.strip("/") or "."
+    file, pyproject = git.root / FILE_NAME, git.root / PYPROJECT
+    current = _text(file)
+    config = load_config(current, _text(pyproject), {})
+    wanted = {name: value for name, value in wanted.items() if getattr(config, name) != value}
+    if not wanted:
+        return []
+    if current is None and _has_table(pyproject):
+        lines = ", ".join(f'{name} = "{value}"' for name, value in wanted.items())
+        raise UsageError(
+            f"the settings stand in {PYPROJECT}", f"set there, in [tool.kbindex]: {lines}"
+        )
+    text = current or ""
+    for name, value in wanted.items():
+        text = _set_line(text, name, value)
+    load_config(text, None, {})
+    file.write_text(text, encoding="utf-8")
+    return [FILE_NAME]
+
+
+def _set_line(text: str, name: str, value: str) -> str:
+    line = f'{name} = "{value}"'
+    pattern = re.compile(rf"^{name}[ \t]*=.*$", re.MULTILINE)
+    if pattern.search(text):
+        return pattern.sub(line.replace("\\", r"\\"), text)
+    return f"{text.rstrip()}\n{line}\n".lstrip()
+
+
+def _has_table(pyproject: Path) -> bool:
+    return "[tool.kbindex]" in (_text(pyproject) or "")
+
+
+def _text(file: Path) -> str | None:
+    return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else None
+
+
+# Hooks
+
+
+def _default_hooks(git: Git) -> str:
+    return "pre-commit" if (git.root / PRE_COMMIT_CONFIG).exists() else "native"
+
+
+def framework_entry(indent: str = "  ") -> str:
+    """Return the entry of ``.pre-commit-config.yaml`` that runs our hooks."""
+    lines = ["- repo: local", "  hooks:"]
+    for stage in HOOK_TYPES:
+        lines += [
+            f"    - id: kbindex-{stage}",
+            f"      name: kbindex {stage}",
+            f"      entry: kbindex hook {stage}",
+            "      language: system",
+            f"      stages: [{stage}]",
+            "      always_run: true",
+            "      pass_filenames: false",
+        ]
+    return "".join(f"{indent}{line}\n" for line in lines)
+
+
+def _set_up_framework(git: Git) -> list[str]:
+    """Add our entry to the framework's configuration and install its hooks."""
+    file = git.root / PRE_COMMIT_CONFIG
+    before = _text(file)
+    written = []
+    if before is None or ("kbindex hook" not in before and "id: kbindex" not in before):
+        file.write_text(_with_entry(before, f"{Config().index_dir}/"), encoding="utf-8")
+        written.append(PRE_COMMIT_CONFIG)
+    program = shutil.which("pre-commit")
+    if program is None:
+        note("pre-commit is not installed: pip install pre-commit, then run this again")
+        return written
+    types = [word for name in HOOK_TYPES for word in ("--hook-type", name)]
+    done = subprocess.run(
+        [program, "install", *types], cwd=git.root, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise UsageError(f"pre-commit install failed: {(done.stderr or done.stdout).strip()}")
+    return written
+
+
+def _with_entry(before: str | None, index_prefix: str) -> str:
+    if before is None:
+        exclude = re.escape(index_prefix)
+        reason = "# Other hooks must leave the index alone."
+        return f"{reason}\nexclude: ^{exclude}\nrepos:\n{framework_entry()}"
+    item = re.search(r"^([ \t]*)- repo:", before, re.MULTILINE)
+    indent = item.group(1) if item else "  "
+    after = f"{before.rstrip()}\n{framework_entry(indent)}"
+    try:
+        old, new = yaml.safe_load(before), yaml.safe_load(after)
+        if new["repos"][:-1] == (old["repos"] or []) and len(new) == len(old):
+            return after
+    except (yaml.YAMLError, KeyError, TypeError):
+        pass
+    raise UsageError(
+        f"{PRE_COMMIT_CONFIG} can't be extended safely",
+        f"add this to its 'repos':\n{framework_entry()}",
+    )
+
+
+def shim(name: str) -> str:
+    """Return the shell script that git runs as the hook ``name``."""
+    return (
+        f"#!/bin/sh\n{_SHIM_MARK}: {name}. A hook that was here before runs first.\n"
+        f'before="$0{_KEPT_SUFFIX}"\n'
+        'if [ -x "$before" ]; then "$before" "$@" || exit $?; fi\n'
+        f'exec kbindex hook {name} "$@"\n'
+    )
+
+
+def _install_shims(git: Git) -> None:
+    """Install a shim for each hook; one that is there is kept and runs first."""
+    folder = git.hooks_dir
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in HOOK_TYPES:
+        file = folder / name
+        if file.exists() and _SHIM_MARK not in file.read_text(errors="replace"):
+            if "kbindex hook" in file.read_text(errors="replace"):
+                continue  # our own hooks/ folder through core.hooksPath
+            file.rename(file.with_name(name + _KEPT_SUFFIX))
+        file.write_text(shim(name), encoding="utf-8")
+        file.chmod(file.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)

@@ -1,0 +1,129 @@
+"""``kbindex query``: search, with section-cited hits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbindex.console import note, put
+from kbindex.current import open_view, uncovered_documents, view_recipe
+from kbindex.embed import HASH, Embedder, load_embedder
+from kbindex.errors import ExitCode, NoEmbedderError, RecipeError, UsageError
+from kbindex.formats import Format
+from kbindex.model import Answer, Recipe
+from kbindex.render import render_answer
+from kbindex.repository import Repository, open_repository
+from kbindex.search import Filters, Request, coverage, search
+from kbindex.stale import StaleDocuments
+
+MODES = ("auto", "hybrid", "dense", "lexical")
+
+
+@dataclass(frozen=True)
+class QueryOptions:
+    """The options of one query."""
+
+    mode: str = "auto"
+    n_hits: int = 5
+    per_document: int = 1
+    min_similarity: float | None = None
+    with_text: bool = False
+    explain: bool = False
+    filters: Filters = field(default_factory=Filters)
+
+
+def query(directory: Path | None, text: str, options: QueryOptions, form: Format) -> ExitCode:
+    """Print the answer to ``text``; the exit code says whether there is a hit."""
+    if not text.strip():
+        raise UsageError("the query is empty", "kbindex query 'words or a question'")
+    repository = open_repository(directory)
+    with StaleDocuments(repository) as stale:  # git looks while we search
+        answer = answer_query(repository, text, options, stale)
+    for notice in _notices(answer):
+        note(notice)
+    put(render_answer(answer, form, options.explain))
+    return ExitCode.OK if answer.hits else ExitCode.NEGATIVE
+
+
+def answer_query(
+    repository: Repository, text: str, options: QueryOptions, stale: StaleDocuments
+) -> Answer:
+    """Search the view. Raises RecipeError or NoEmbedderError where the dense half is refused."""
+    view = open_view(repository)
+    recipe = view_recipe(view, repository.config)
+    embedder, vector, degraded = None, None, None
+    if options.mode != "lexical":
+        embedder, vector, degraded = _embed_query(repository, recipe, text, options.mode)
+    has_dense = vector is not None
+    mode = options.mode if options.mode != "auto" else "hybrid" if has_dense else "lexical"
+    weight = {"dense": 1.0, "lexical": 0.0}.get(mode, _weight(repository, embedder))
+    request = Request(
+        text,
+        vector,
+        weight,
+        with_words=mode != "dense",
+        n_hits=options.n_hits,
+        per_document=options.per_document,
+        min_similarity=options.min_similarity if has_dense else None,
+        with_text=options.with_text,
+        explain=options.explain,
+    )
+    found = search(view, repository.config, request, options.filters)
+    return Answer(
+        query=text,
+        mode=mode,
+        degraded=degraded,
+        embedder=recipe.embedder.name,
+        dimension=recipe.embedder.dimension,
+        stale=stale.paths(uncovered_documents(view)),
+        n_lexical=found.n_lexical,
+        n_dense=found.n_dense,
+        coverage=coverage(view),
+        hits=found.hits,
+    )
+
+
+def _embed_query(
+    repository: Repository, recipe: Recipe, text: str, mode: str
+) -> tuple[Embedder | None, NDArray[np.float32] | None, str | None]:
+    """Return embedder, vector and, where ``auto`` has to go without, the reason."""
+    embedder = load_embedder(repository.config.embedder)
+    if embedder.identity != recipe.embedder:
+        raise RecipeError(
+            f"the index was made by {recipe.embedder.name}, the configured embedder is "
+            f"{embedder.identity.name}: their vectors can't be compared",
+            "kbindex update   (or set 'embedder' back; --mode lexical works meanwhile)",
+        )
+    try:
+        return embedder, embedder.embed_query(text), None
+    except NoEmbedderError as error:
+        if mode != "auto":
+            raise
+        return None, None, f"answered from words alone: {error.message}"
+
+
+def _weight(repository: Repository, embedder: Embedder | None) -> float:
+    configured = repository.config.dense_weight
+    if configured >= 0 or embedder is None:
+        return max(configured, 0.0)
+    return embedder.dense_weight
+
+
+def _notices(answer: Answer) -> list[str]:
+    notices = []
+    if answer.degraded:
+        notices.append(answer.degraded)
+    if answer.embedder.startswith(f"{HASH}/"):
+        notices.append("the 'hash' embedder carries no meaning; it is for trying things out")
+    if answer.coverage.dense < answer.coverage.chunks:
+        notices.append(
+            f"the dense half covers {answer.coverage.dense} of {answer.coverage.chunks} chunks "
+            "(kbindex update)"
+        )
+    if answer.stale:
+        named = ", ".join(answer.stale[:3]) + (", …" if len(answer.stale) > 3 else "")
+        notices.append(f"{len(answer.stale)} documents differ from what is indexed: {named}")
+    return notices

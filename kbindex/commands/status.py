@@ -1,0 +1,103 @@
+"""``kbindex status``: what is indexed, by what, how well, and what is stale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from kbindex.committed import cached_keys, load_committed, sources
+from kbindex.console import put
+from kbindex.current import open_view, uncovered_documents, view_recipe
+from kbindex.errors import ExitCode
+from kbindex.formats import Format
+from kbindex.model import Coverage, Recipe, Snapshot
+from kbindex.recipe import identity_id
+from kbindex.render import render_facts
+from kbindex.repository import Repository, open_repository
+from kbindex.search import coverage
+from kbindex.snapshot import read_staged_snapshot
+from kbindex.stale import StaleDocuments
+from kbindex.view import View
+
+
+def status(directory: Path | None, form: Format) -> ExitCode:
+    """Print the facts about what is staged and what this clone holds locally."""
+    repository = open_repository(directory)
+    with StaleDocuments(repository) as stale:
+        view = open_view(repository)
+        recipe = view_recipe(view, repository.config)
+        snapshot = read_staged_snapshot(repository.git, repository.config)
+        uncovered = uncovered_documents(view)
+        facts = {
+            **_coverage_facts(coverage(view)),
+            "embedder": recipe.embedder.name,
+            "recipe": _recipe_facts(recipe),
+            "committed": _committed_facts(repository, snapshot, view, recipe),
+            "local": _local_facts(repository),
+            "stale": list(stale.paths(uncovered)),
+            "problems": _document_problems(view),
+        }
+    put(render_facts(facts, form))
+    return ExitCode.OK
+
+
+def _coverage_facts(found: Coverage) -> dict[str, Any]:
+    return {
+        "documents": found.documents,
+        "chunks": found.chunks,
+        "coverage": {"lexical": found.lexical, "dense": found.dense},
+    }
+
+
+def _recipe_facts(recipe: Recipe) -> dict[str, Any]:
+    return {
+        "format": recipe.format,
+        "chunker": recipe.chunker,
+        "composition": recipe.composition,
+        "chunk_tokens": recipe.chunk_tokens,
+        "chunk_max_tokens": recipe.chunk_max_tokens,
+        "dimension": recipe.embedder.dimension,
+        "digest": recipe.embedder.digest,
+    }
+
+
+def _committed_facts(
+    repository: Repository, snapshot: Snapshot, view: View, recipe: Recipe
+) -> dict[str, Any]:
+    git, config = repository.git, repository.config
+    identity = identity_id(recipe.embedder)
+    with repository.cache() as cache:
+        keys = load_committed(git, snapshot, cache, identity, config.index_dir)
+        n_wal_rows = sum(
+            sum(1 for _ in cached_keys(cache, source, identity))
+            for source in sources(snapshot)
+            if source.wal_blob
+        )
+    live = {bytes(key).hex() for (key,) in view.db.execute("SELECT DISTINCT key FROM chunk")}
+    every = config.checkpoint_every
+    return {
+        "rows": len(keys),
+        "garbage_rows": len(keys - live),
+        "wal_files": len(snapshot.wal),
+        "wal_rows": n_wal_rows,
+        "checkpoint_due": every > 0 and len(snapshot.wal) >= every,
+        "bytes": git.total_size([*snapshot.table.values(), *snapshot.wal.values()]),
+    }
+
+
+def _local_facts(repository: Repository) -> dict[str, Any]:
+    return {
+        "view_bytes": _size(repository.view_dir.glob("view-*.sqlite"))
+        + _size(repository.view_dir.glob("matrix-*.f32")),
+        "cache_bytes": _size(repository.cache_dir.glob("cache-*.sqlite")),
+    }
+
+
+def _size(files: Iterable[Path]) -> int:
+    return sum(file.stat().st_size for file in files)
+
+
+def _document_problems(view: View) -> list[str]:
+    found = view.db.execute("SELECT path, problems FROM document WHERE problems != ''")
+    return [f"{bytes(path).decode('utf-8', 'replace')}: {problems}" for path, problems in found]

@@ -1,0 +1,167 @@
+"""The committed rows of a snapshot, read from git's objects: table and WAL, each checksum proven.
+
+Rows are read from git rather than from the work tree, so that what is staged counts and a
+damaged or sparse work tree does not matter.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbindex.cache import Cache, pack_keys, unpack_keys
+from kbindex.errors import DamagedIndexError
+from kbindex.git import Git
+from kbindex.layout import TABLE, WAL
+from kbindex.model import Row, Snapshot
+
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A part of the committed rows whose content never changes under its name."""
+
+    name: str
+    """The blob id of a WAL file, or the hash of the table's listing."""
+    path: str
+    """Below the index folder, for messages."""
+    wal_blob: str | None
+
+
+@dataclass(frozen=True)
+class SourceRows:
+    """The rows of one source; ``bad`` are the numbers of those whose checksum doesn't hold."""
+
+    source: Source
+    rows: list[Row]
+    vectors: NDArray[np.float16]
+    bad: tuple[int, ...]
+
+
+def sources(snapshot: Snapshot) -> list[Source]:
+    """Return the sources in the order in which they win: the table, then WAL files by name."""
+    found = []
+    if snapshot.table:
+        listing = "".join(f"{name}\0{oid}\n" for name, oid in sorted(snapshot.table.items()))
+        digest = hashlib.sha256(listing.encode("utf-8", "surrogateescape")).hexdigest()
+        found.append(Source(f"table:{digest[:32]}", TABLE, None))
+    found += [Source(oid, f"{WAL}/{name}", oid) for name, oid in sorted(snapshot.wal.items())]
+    return found
+
+
+def read_source(git: Git, snapshot: Snapshot, source: Source, index_dir: str) -> SourceRows:
+    """Read one source and prove its checksums. Raises DamagedIndexError if it can't be read."""
+    path = f"{index_dir}/{source.path}"
+    try:
+        if source.wal_blob is None:
+            with extracted_table(git, snapshot) as folder:
+                from kbindex.table import read_rows
+
+                rows, vectors = read_rows(folder)
+        else:
+            from kbindex.wal import decode_wal
+
+            content = git.read_blob(source.wal_blob)
+            _refuse_pointer(content)
+            rows, vectors = decode_wal(content)
+    except ValueError as error:
+        raise DamagedIndexError(path, str(error)) from None
+    return SourceRows(source, rows, vectors, tuple(_bad_rows(rows, vectors)))
+
+
+def load_committed(
+    git: Git,
+    snapshot: Snapshot,
+    cache: Cache,
+    embedder: str,
+    index_dir: str,
+    tolerant: bool = False,
+) -> set[str]:
+    """Return the keys that have a sound vector of ``embedder``; the cache holds them afterwards.
+
+    A source is read once per clone. Raises DamagedIndexError, unless ``tolerant``.
+    """
+    keys: set[str] = set()
+    for source in sources(snapshot):
+        if cache.source_keys(_cache_name(source, embedder)) is None:
+            try:
+                _remember(read_source(git, snapshot, source, index_dir), cache, embedder)
+            except DamagedIndexError:
+                if not tolerant:
+                    raise
+        keys.update(cached_keys(cache, source, embedder))
+    return keys
+
+
+def cached_keys(cache: Cache, source: Source, embedder: str) -> Iterator[str]:
+    """Return the sound keys of a source that ``load_committed`` has read."""
+    return unpack_keys(cache.source_keys(_cache_name(source, embedder)) or b"")
+
+
+def _cache_name(source: Source, embedder: str) -> str:
+    return f"{source.name}:{embedder}"
+
+
+def _remember(content: SourceRows, cache: Cache, embedder: str) -> None:
+    bad = set(content.bad)
+    sound = {
+        row.key: content.vectors[number]
+        for number, row in enumerate(content.rows)
+        if number not in bad and row.embedder == embedder
+    }
+    cache.add_vectors(sound)
+    cache.add_source(_cache_name(content.source, embedder), pack_keys(sound))
+
+
+class extracted_table:  # noqa: N801  a context manager, used like a function
+    """The table's files of a snapshot in a temporary folder, to open or to append to."""
+
+    def __init__(self, git: Git, snapshot: Snapshot) -> None:
+        self._git, self._snapshot = git, snapshot
+
+    def __enter__(self) -> Path:
+        self._scratch = tempfile.TemporaryDirectory(prefix="kbindex-")
+        folder = Path(self._scratch.name)
+        names = list(self._snapshot.table)
+        contents = self._git.read_blobs([self._snapshot.table[name] for name in names])
+        for name, (_, content) in zip(names, contents, strict=True):
+            _refuse_pointer(content)
+            file = folder / TABLE / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+        return folder
+
+    def __exit__(self, *_: object) -> None:
+        self._scratch.cleanup()
+
+
+def table_files(folder: Path) -> dict[str, bytes]:
+    """Return the files of the table in ``folder`` by their path below it."""
+    table = folder / TABLE
+    return {
+        file.relative_to(table).as_posix(): file.read_bytes()
+        for file in sorted(table.rglob("*"))
+        if file.is_file()
+    }
+
+
+def _bad_rows(rows: list[Row], vectors: NDArray[np.float16]) -> Iterator[int]:
+    from kbindex.rows import checksum
+
+    norms = np.linalg.norm(vectors.astype(np.float32), axis=1)
+    for number, row in enumerate(rows):
+        is_unit = abs(float(norms[number]) - 1.0) < 0.01
+        if not is_unit or checksum(row.key, vectors[number]) != row.sum:
+            yield number
+
+
+def _refuse_pointer(content: bytes) -> None:
+    if content.startswith(_LFS_POINTER):
+        raise ValueError("is a Git LFS pointer, not the file (git lfs pull, or untrack it)")

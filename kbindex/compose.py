@@ -1,0 +1,130 @@
+"""Regions → Chunks: the exact text that the embedder is shown for each region.
+
+The one place that says so: building derives keys from it, and ``check`` derives them again from
+an outline, without a parser and without a model. That is why the context's cap counts cl100k
+tokens rather than the embedder's own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+from kbindex.model import CONTINUES_TABLE, SEPARATOR, Chunk, Frontmatter, Region
+from kbindex.okf import match_heading, metadata_pieces
+from kbindex.tokens import count_tokens, token_starts
+
+VERSION = 1
+"""Raise when the same region would be shown otherwise."""
+
+CONTEXT_TOKENS = 64
+
+_DELIMITER_ROW = re.compile(r"[ \t]*[|:-][ \t|:-]*")
+
+
+def compose(text: str, frontmatter: Frontmatter, regions: Sequence[Region]) -> list[Chunk]:
+    """Return a chunk for each region, its heading path and shown text derived from those above."""
+    first = _first_body_region(frontmatter, regions)
+    paths = _heading_paths(regions)
+    title = frontmatter.title or next((r.heading for r in regions if r.opens == "1"), None)
+    pieces = metadata_pieces(frontmatter)
+    chunks = [
+        Chunk(region, (), pieces[index] if index < len(pieces) else None)
+        for index, region in enumerate(regions[:first])
+    ]
+    contexts = [
+        _context(title, path[:-1] if region.opens.isdigit() and region.opens != "0" else path)
+        for region, path in zip(regions[first:], paths[first:], strict=True)
+    ]
+    header = ""
+    for index in range(first, len(regions)):
+        region, path = regions[index], paths[index]
+        body = text[region.char_start : region.char_end]
+        if region.opens != CONTINUES_TABLE:
+            header = table_header(body) or ""
+        parts = contexts[index - first]
+        lines = [SEPARATOR.join(parts)] if parts else []
+        if region.opens == CONTINUES_TABLE and header:
+            lines.append(_capped(header))
+        following = regions[index + 1] if index + 1 < len(regions) else None
+        next_parts = contexts[index + 1 - first] if following else ()
+        shown = (
+            None if _is_silent(region, body, following, next_parts) else "\n".join([*lines, body])
+        )
+        chunks.append(Chunk(region, path, shown))
+    return chunks
+
+
+def table_header(body: str) -> str | None:
+    """Return the header row of the table that ``body`` begins with, else ``None``."""
+    lines = body.lstrip("\ufeff\r\n").replace("\r", "\n").split("\n", 3)
+    rows = [line for line in lines if line.strip()][:2]
+    if len(rows) == 2 and "-" in rows[1] and _DELIMITER_ROW.fullmatch(rows[1]):
+        return rows[0].strip()
+    return None
+
+
+def _first_body_region(frontmatter: Frontmatter, regions: Sequence[Region]) -> int:
+    if not frontmatter.end:
+        return 0
+    return min(max(len(metadata_pieces(frontmatter)), 1), len(regions))
+
+
+def _heading_paths(regions: Sequence[Region]) -> list[tuple[str, ...]]:
+    paths = []
+    stack: list[tuple[int, str]] = []
+    path: tuple[str, ...] = ()
+    for region in regions:
+        if region.opens not in ("0", CONTINUES_TABLE):
+            level = int(region.opens)
+            while stack and stack[-1][0] >= level:
+                stack.pop()
+            stack.append((level, region.heading))
+            path = tuple(heading for _, heading in stack)
+        paths.append(path)
+    return paths
+
+
+@lru_cache(maxsize=4096)
+def _context(title: str | None, path: tuple[str, ...]) -> tuple[str, ...]:
+    """Return title and headings, outermost first, as far as they fit the cap from the inside."""
+    parts = [part for part in path if part]
+    if title and parts[:1] != [title]:
+        parts.insert(0, title)
+    while len(parts) > 1 and not _fits(SEPARATOR.join(parts)):
+        parts.pop(0)
+    return tuple(map(_capped, parts))
+
+
+def _fits(line: str) -> bool:
+    # A token is at least a byte, so short lines need no tokenizer.
+    return len(line.encode()) <= CONTEXT_TOKENS or count_tokens(line) <= CONTEXT_TOKENS
+
+
+@lru_cache(maxsize=4096)
+def _capped(line: str) -> str:
+    if _fits(line):
+        return line
+    return line[: int(token_starts(line)[CONTEXT_TOKENS])]
+
+
+def _is_silent(
+    region: Region, body: str, following: Region | None, next_context: tuple[str, ...]
+) -> bool:
+    """Whether a region need not be embedded because nothing in it would be hidden.
+
+    White space, and a heading directly above a deeper one whose context repeats it whole.
+    """
+    if not body.strip("\ufeff \t\r\n"):
+        return True
+    if region.opens in ("0", CONTINUES_TABLE) or following is None:
+        return False
+    heading = match_heading(body, int(region.opens))
+    return (
+        heading is not None
+        and not body[heading[1] :].strip()
+        and following.opens not in ("0", CONTINUES_TABLE)
+        and int(following.opens) > int(region.opens)
+        and (not heading[0] or heading[0] in next_context)
+    )

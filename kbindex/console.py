@@ -1,0 +1,32 @@
+"""Data on stdout, messages on stderr; the only module that prints."""
+
+from __future__ import annotations
+
+import sys
+
+
+def put(data: str) -> None:
+    """Write data, with a final newline, to stdout; nothing if it is empty."""
+    if data:
+        _write(sys.stdout, data if data.endswith("\n") else f"{data}\n")
+
+
+def put_raw(data: str) -> None:
+    """Write data to stdout exactly as it is."""
+    _write(sys.stdout, data)
+
+
+def note(message: str) -> None:
+    """Write a message to stderr, marked as ours."""
+    _write(sys.stderr, f"kbindex: {message}\n")
+
+
+def _write(stream: object, text: str) -> None:
+    # Paths hold any bytes (surrogateescape) and text any character, whatever the locale says;
+    # newlines stay as they are.
+    buffer = getattr(stream, "buffer", None)
+    if buffer is None:
+        print(text, end="", file=stream)  # type: ignore[call-overload]
+        return
+    buffer.write(text.encode("utf-8", "surrogateescape"))
+    buffer.flush()

@@ -1,0 +1,74 @@
+"""The view of what is staged. One that is up to date costs the read of 20 bytes.
+
+What it takes to bring one up to date is imported only then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+from kbindex.config import Config
+from kbindex.errors import NoIndexError
+from kbindex.git import decode_path
+from kbindex.model import Recipe, Snapshot
+from kbindex.recipe import parse_recipe
+from kbindex.repository import Repository
+from kbindex.snapshot import read_staged_snapshot
+from kbindex.view import View
+
+
+def open_view(repository: Repository) -> View:
+    """Return the view of what is staged. Raises what a missing or damaged index raises."""
+    view = View(repository.view_dir)
+    checksum = f"{index_checksum(repository.git.index_file)}:{_config_id(repository.config)}"
+    if checksum[0] != ":" and view.meta("checksum") == checksum:
+        return view
+    snapshot = read_staged_snapshot(repository.git, repository.config)
+    if not snapshot.has_index:
+        raise NoIndexError(repository.config.index_dir)
+    state = _state(snapshot, repository.config)
+    if view.meta("state") != state:
+        from kbindex.refresh import refresh_view
+
+        with repository.lock():
+            if view.meta("state") != state:
+                refresh_view(repository, snapshot, view, state)
+    if checksum[0] != ":":
+        view.set_checksum(checksum)
+    return view
+
+
+def index_checksum(file: Path) -> str:
+    """Return git's own checksum of its index file, empty where it writes none."""
+    try:
+        with file.open("rb") as stream:
+            stream.seek(-20, 2)
+            trailer = stream.read()
+    except OSError:
+        return ""
+    return trailer.hex() if any(trailer) else ""  # index.skipHash leaves zeros
+
+
+def view_recipe(view: View, config: Config) -> Recipe:
+    """Return the recipe of what the view shows."""
+    return parse_recipe(view.meta("recipe") or "", f"{config.index_dir}/recipe.json")
+
+
+def uncovered_documents(view: View) -> list[str]:
+    """Return the documents that the committed index does not cover as they are staged."""
+    stale = view.db.execute("SELECT path FROM document WHERE stale IS NOT NULL")
+    unreadable: list[str] = json.loads(view.meta("unreadable") or "[]")
+    return [*(decode_path(path) for (path,) in stale), *unreadable]
+
+
+def _state(snapshot: Snapshot, config: Config) -> str:
+    parts = (snapshot.documents, snapshot.outlines, snapshot.wal, snapshot.table)
+    content = repr(([sorted(part.items()) for part in parts], snapshot.recipe, _config_id(config)))
+    return hashlib.sha256(content.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def _config_id(config: Config) -> str:
+    seen = (config.bundle, config.index_dir, config.include, config.exclude)
+    return hashlib.sha256(repr(seen).encode()).hexdigest()[:16]

@@ -1,0 +1,57 @@
+"""The Embedder protocol and the choice of one. Each provider is a module, imported when chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbindex.errors import UsageError
+from kbindex.model import EmbedderIdentity
+
+BUILTIN = "builtin"
+HASH = "hash"
+
+
+class Embedder(Protocol):
+    """Turns texts into unit vectors. Implementations never truncate: they raise EmbeddingError."""
+
+    @property
+    def identity(self) -> EmbedderIdentity: ...
+
+    @property
+    def max_tokens(self) -> int:
+        """The longest document text it accepts, counted by ``count_tokens``."""
+
+    @property
+    def dense_weight(self) -> float:
+        """The weight of its similarities beside BM25 (bundle/concepts/hybrid-search.md)."""
+
+    def count_tokens(self, text: str) -> int:
+        """Return its own tokens of a document text, prefix and special tokens included."""
+
+    def embed_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return unit vectors ``(n_texts, dimension)``."""
+
+    def embed_query(self, text: str) -> NDArray[np.float32]:
+        """Return a unit vector ``(dimension,)``."""
+
+
+def load_embedder(name: str) -> Embedder:
+    """Return the embedder that the configuration names.
+
+    Raises UsageError for an unknown name, NoEmbedderError if it can't be loaded here.
+    """
+    if name == BUILTIN:
+        from kbindex.embed.builtin import BuiltinEmbedder
+
+        return BuiltinEmbedder()
+    if name == HASH:
+        from kbindex.embed.hashing import HashEmbedder
+
+        return HashEmbedder()
+    raise UsageError(
+        f"unknown embedder '{name}'", f"set embedder to '{BUILTIN}' (the default) or '{HASH}'"
+    )

@@ -1,0 +1,110 @@
+"""Everything a user can be told to mend, each with its exit code and remedy.
+
+Bugs are not here: they stay ordinary exceptions, and the command line turns them into exit 70.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """The documented exit codes (bundle/reference/exit-codes.md)."""
+
+    OK = 0
+    NEGATIVE = 1
+    """No hit, stale, or refused."""
+    USAGE = 2
+    UNREADABLE_INDEX = 3
+    NO_EMBEDDER = 4
+    BUG = 70
+    INTERRUPTED = 130
+
+
+class KbindexError(Exception):
+    """A condition the user can mend: one clear message, the remedy, an exit code."""
+
+    exit_code = ExitCode.USAGE
+
+    def __init__(self, message: str, remedy: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+
+
+class UsageError(KbindexError):
+    """Wrong options, configuration, or an unknown document or section."""
+
+
+class NotARepositoryError(UsageError):
+    def __init__(self, directory: str) -> None:
+        super().__init__(
+            f"{directory} is not inside a git repository",
+            "run this inside a repository, or name one with --repo DIR",
+        )
+
+
+class NoBundleError(UsageError):
+    def __init__(self, bundle: str) -> None:
+        super().__init__(
+            f"there is no bundle: no Markdown file under '{bundle}/' is known to git",
+            f"put documents into '{bundle}/' and 'git add' them, "
+            "or name another folder with 'kbindex init --bundle DIR'",
+        )
+
+
+class NoIndexError(KbindexError):
+    exit_code = ExitCode.UNREADABLE_INDEX
+
+    def __init__(self, index_dir: str) -> None:
+        super().__init__(
+            f"there is no index yet: '{index_dir}/recipe.json' is not known to git",
+            "kbindex init",
+        )
+
+
+class DamagedIndexError(KbindexError):
+    """A file of the index can't be what kbindex wrote."""
+
+    exit_code = ExitCode.UNREADABLE_INDEX
+
+    def __init__(self, path: str, reason: str, remedy: str | None = None) -> None:
+        super().__init__(
+            f"{path}: {reason}",
+            remedy or f"git checkout HEAD -- '{path}', or rebuild it with: kbindex update",
+        )
+        self.path = path
+
+
+class RecipeError(KbindexError):
+    """The index was made by another embedder, chunker or format than the one at hand."""
+
+    exit_code = ExitCode.UNREADABLE_INDEX
+
+
+class RefusedError(KbindexError):
+    """A hook or update that does not go on; nothing was changed."""
+
+    exit_code = ExitCode.NEGATIVE
+
+
+class GitError(KbindexError):
+    """git itself failed; its own words are the message."""
+
+    exit_code = ExitCode.USAGE
+
+
+class NoEmbedderError(KbindexError):
+    """The embedder can't be loaded or reached and was required."""
+
+    exit_code = ExitCode.NO_EMBEDDER
+
+
+class EmbeddingError(KbindexError):
+    """A text could not be embedded; ``index`` is its place in the batch."""
+
+    exit_code = ExitCode.NO_EMBEDDER
+
+    def __init__(self, index: int, reason: str) -> None:
+        super().__init__(reason)
+        self.index = index

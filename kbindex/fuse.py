@@ -1,0 +1,104 @@
+"""Two rankings of chunks → one: coverage-normalised convex fusion, collapsed to documents.
+
+A convex combination of normalised scores (Bruch et al. 2023) instead of ranks: RRF throws the
+distances away and costs up to 20 points where one half is weak. BM25 is divided by what the query
+could reach at most rather than by its best hit, so that a query whose words are nowhere scores
+low on words (bundle/concepts/hybrid-search.md has the measurements).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+DEPTH = 100
+"""Candidates taken from each half."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A chunk that one half or both found; absent is ``None``, never 0."""
+
+    chunk: int
+    document: int
+    score: float
+    similarity: float | None
+    lexical: float | None
+    """BM25 as a share of what the query could reach."""
+    dense: float | None
+    """The similarity rescaled over the candidates, 0–1."""
+    matched_by: tuple[str, ...]
+
+
+def top_similar(
+    similarities: NDArray[np.float32], is_candidate: NDArray[np.bool_], depth: int = DEPTH
+) -> NDArray[np.intp]:
+    """Return the places of the ``depth`` most similar candidates, best first, ties by place."""
+    places = np.flatnonzero(is_candidate)
+    if len(places) > depth:
+        nearest = np.argpartition(-similarities[places], depth - 1)[:depth]
+        worst = similarities[places[nearest]].min()
+        places = places[similarities[places] >= worst]
+    return places[np.argsort(-similarities[places], kind="stable")][:depth]
+
+
+def fuse(
+    chunks: NDArray[np.int32],
+    documents: NDArray[np.int32],
+    similarities: NDArray[np.float32] | None,
+    dense: Sequence[int],
+    lexical: dict[int, float],
+    weight: float,
+) -> list[Candidate]:
+    """Return the union of both halves' candidates, best first; ties by chunk id.
+
+    ``dense`` and the keys of ``lexical`` are places in ``chunks``; ``similarities`` has a NaN
+    where a chunk has no vector and is ``None`` where there is no dense half. ``weight`` is that
+    of the dense half, 0–1.
+    """
+    low, high = _range(similarities, dense)
+    is_dense = set(dense)
+    found = []
+    for place in sorted({*dense, *lexical}):
+        similarity = _known(similarities, place)
+        share = lexical.get(place)
+        scaled = (
+            None if similarity is None else min(max((similarity - low) / (high - low), 0.0), 1.0)
+        )
+        score = weight * (scaled or 0.0) + (1.0 - weight) * (share or 0.0)
+        matched = (("dense",) if place in is_dense else ()) + (("lexical",) if share else ())
+        found.append(
+            Candidate(
+                int(chunks[place]), int(documents[place]), score, similarity, share, scaled, matched
+            )
+        )
+    return sorted(found, key=lambda c: (-c.score, c.chunk))
+
+
+def collapse(candidates: Sequence[Candidate], per_document: int, n_hits: int) -> list[Candidate]:
+    """Keep the best ``per_document`` candidates of each document, ``n_hits`` in all."""
+    seen: dict[int, int] = {}
+    kept = []
+    for candidate in candidates:
+        seen[candidate.document] = seen.get(candidate.document, 0) + 1
+        if seen[candidate.document] <= per_document:
+            kept.append(candidate)
+        if len(kept) == n_hits:
+            break
+    return kept
+
+
+def _range(similarities: NDArray[np.float32] | None, dense: Sequence[int]) -> tuple[float, float]:
+    if similarities is None or not len(dense):
+        return 0.0, 1.0
+    low, high = float(similarities[dense[-1]]), float(similarities[dense[0]])
+    return (low, high) if high > low else (high - 1.0, high)
+
+
+def _known(similarities: NDArray[np.float32] | None, place: int) -> float | None:
+    if similarities is None or np.isnan(similarities[place]):
+        return None
+    return float(similarities[place])

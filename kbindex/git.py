@@ -1,0 +1,315 @@
+"""The only place that runs git. Bytes in and out, ``-z`` everywhere, one process for many objects.
+
+Measured with git 2.39; what is relied on is in bundle/decisions and covered by tests on real
+repositories.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from kbindex.errors import GitError, NotARepositoryError, RefusedError, UsageError
+
+REGULAR_FILE = "100644"
+_REGULAR_MODES = (REGULAR_FILE, "100755")
+_BATCH_OBJECTS = 1000
+_MID_OPERATION = (
+    "MERGE_HEAD",
+    "CHERRY_PICK_HEAD",
+    "REVERT_HEAD",
+    "rebase-merge",
+    "rebase-apply",
+)
+# What `git rev-parse --local-env-vars` names: they speak of the repository a hook runs in.
+_REPOSITORY_VARIABLES = (
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_COMMON_DIR",
+    "GIT_PREFIX",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_NAMESPACE",
+)
+
+
+def decode_path(path: bytes) -> str:
+    """Return git's bytes as a string that gives them back, whatever they are."""
+    return path.decode("utf-8", "surrogateescape")
+
+
+def encode_path(path: str) -> bytes:
+    """Return the bytes of a path that ``decode_path`` or the command line gave."""
+    return path.encode("utf-8", "surrogateescape")
+
+
+class Git:
+    """One repository, as seen from one work tree (or a bare one: ``root`` is its git dir)."""
+
+    def __init__(self, directory: Path | None = None) -> None:
+        """Find the repository of ``directory``, or of the current one and git's environment.
+
+        Raises NotARepositoryError.
+        """
+        if shutil.which("git") is None:
+            raise UsageError("git is not installed or not on PATH", "install git 2.31 or newer")
+        self._environment = dict(os.environ, LC_ALL="C", GIT_OPTIONAL_LOCKS="0")
+        if directory is not None:
+            for name in _REPOSITORY_VARIABLES:
+                self._environment.pop(name, None)
+        start = directory or Path.cwd()
+        if not start.is_dir():
+            raise NotARepositoryError(str(start))
+        self._cwd = start
+        found = self._try(
+            "rev-parse",
+            "--path-format=absolute",
+            "--is-bare-repository",
+            "--git-dir",
+            "--git-common-dir",
+        )
+        if found is None:
+            raise NotARepositoryError(str(start))
+        bare, git_dir, common_dir = decode_path(found).rstrip("\n").split("\n")
+        self.is_bare = bare == "true"
+        self.git_dir = Path(git_dir)
+        self.common_dir = Path(common_dir)
+        top = None if self.is_bare else self._try("rev-parse", "--show-toplevel")
+        self.root = Path(decode_path(top).rstrip("\n")) if top else self.git_dir
+        self._cwd = self.root
+
+    def run(self, *arguments: str, stdin: bytes | None = None) -> bytes:
+        """Run git and return its output. Raises GitError with git's own words."""
+        done = self._run(arguments, stdin)
+        if done.returncode:
+            words = decode_path(done.stderr).strip() or f"exit code {done.returncode}"
+            raise GitError(f"git {arguments[0]} failed: {words}")
+        return done.stdout
+
+    def _try(self, *arguments: str) -> bytes | None:
+        done = self._run(arguments, None)
+        return done.stdout if done.returncode == 0 else None
+
+    def _run(
+        self, arguments: Sequence[str], stdin: bytes | None
+    ) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            ["git", *arguments],
+            cwd=self._cwd,
+            env=self._environment,
+            input=stdin,
+            stdin=None if stdin is not None else subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+
+    # Trees
+
+    def write_tree(self) -> str:
+        """Return the tree that a commit would record now. Raises RefusedError on conflicts."""
+        done = self._run(("write-tree",), None)
+        if done.returncode == 0:
+            return done.stdout.decode().strip()
+        unmerged = split_paths(self.run("diff", "--name-only", "--diff-filter=U", "-z"))
+        if unmerged:
+            raise RefusedError(
+                f"a merge is unresolved: {', '.join(unmerged[:3])}",
+                "resolve the conflicts, 'git add' the documents, and run this again",
+            )
+        raise GitError(f"git write-tree failed: {decode_path(done.stderr).strip()}")
+
+    def write_worktree_tree(self, folder: str) -> str:
+        """Return the tree that a commit would record if ``folder`` were added as it is on disk."""
+        with tempfile.TemporaryDirectory(prefix="kbindex-") as scratch:
+            index = Path(scratch) / "index"
+            if self.index_file.exists():
+                shutil.copyfile(self.index_file, index)
+            previous = self._environment
+            self._environment = {**previous, "GIT_INDEX_FILE": str(index)}
+            try:
+                self.run("add", "--all", "--", f":(top,literal){folder}")
+                return self.write_tree()
+            finally:
+                self._environment = previous
+
+    def resolve_tree(self, revision: str) -> str:
+        """Return the tree id of a revision. Raises UsageError if there is none."""
+        found = self._try(
+            "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{tree}}"
+        )
+        if found is None:
+            raise UsageError(f"'{revision}' names no commit or tree in this repository")
+        return found.decode().strip()
+
+    def head_tree(self) -> str | None:
+        """Return the tree of HEAD, ``None`` before the first commit."""
+        found = self._try("rev-parse", "--verify", "--quiet", "HEAD^{tree}")
+        return found.decode().strip() if found else None
+
+    def list_tree(self, tree: str, *folders: str) -> Iterator[tuple[str, str, str]]:
+        """Yield (mode, object id, path) of every file below ``folders`` in ``tree``."""
+        listing = self.run("ls-tree", "-r", "-z", "--full-tree", tree, "--", *folders)
+        for entry in listing.split(b"\0"):
+            if entry:
+                meta, path = entry.split(b"\t", 1)
+                mode, _, oid = meta.decode().split(" ")
+                yield mode, oid, decode_path(path)
+
+    def object_ids(self, tree: str, *paths: str) -> list[str | None]:
+        """Return the id of each path in ``tree``, ``None`` where there is nothing."""
+        queries = "".join(f"{tree}:{path}\n" for path in paths)
+        answer = self.run("cat-file", "--batch-check", stdin=encode_path(queries)).decode()
+        return [
+            None if line.endswith((" missing", " ambiguous")) else line.split(" ")[0]
+            for line in answer.splitlines()
+        ]
+
+    # Objects
+
+    def read_blobs(self, oids: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+        """Yield (object id, content) in the order asked. Raises GitError for a missing one."""
+        wanted = list(oids)
+        for first in range(0, len(wanted), _BATCH_OBJECTS):
+            batch = wanted[first : first + _BATCH_OBJECTS]
+            request = "".join(f"{oid}\n" for oid in batch).encode()
+            output = self.run("cat-file", "--batch", "--buffer", stdin=request)
+            at = 0
+            for oid in batch:
+                end = output.index(b"\n", at)
+                header = output[at:end].decode().split(" ")
+                if len(header) != 3:
+                    raise GitError(f"git has no object {oid}", "git fsck; git fetch --refetch")
+                start = end + 1
+                at = start + int(header[2]) + 1
+                yield oid, output[start : at - 1]
+
+    def read_blob(self, oid: str) -> bytes:
+        return next(self.read_blobs([oid]))[1]
+
+    def total_size(self, oids: Sequence[str]) -> int:
+        """Return the bytes of all these objects."""
+        request = "".join(f"{oid}\n" for oid in oids).encode()
+        listing = self.run("cat-file", "--batch-check=%(objectsize)", stdin=request).decode()
+        return sum(int(size) for size in listing.split("\n") if size.isdecimal())
+
+    def write_blobs(self, contents: Sequence[bytes]) -> list[str]:
+        """Store each content as it is and return its object id."""
+        if not contents:
+            return []
+        with tempfile.TemporaryDirectory(prefix="kbindex-") as scratch:
+            names = [Path(scratch) / str(number) for number in range(len(contents))]
+            for name, content in zip(names, contents, strict=True):
+                name.write_bytes(content)
+            listing = "".join(f"{name}\n" for name in names).encode()
+            stored = self.run("hash-object", "-w", "--no-filters", "--stdin-paths", stdin=listing)
+        return stored.decode().split()
+
+    # The index file and the work tree
+
+    @cached_property
+    def index_file(self) -> Path:
+        """The index that git uses now: a hook of ``commit -a`` or ``commit PATH`` has its own."""
+        return self.root / (self._environment.get("GIT_INDEX_FILE") or self.git_dir / "index")
+
+    def index_files(self, *folders: str) -> Iterator[tuple[str, str, str]]:
+        """Yield (mode, object id, path) of every staged file below ``folders``; no conflicts."""
+        pathspecs = [f":(top,literal){folder}" for folder in folders]
+        for entry in self.run("ls-files", "--stage", "-z", "--", *pathspecs).split(b"\0"):
+            if entry:
+                meta, path = entry.split(b"\t", 1)
+                mode, oid, stage = meta.decode().split(" ")
+                if stage == "0":
+                    yield mode, oid, decode_path(path)
+
+    def stage(self, changes: Mapping[str, str | None]) -> None:
+        """Point staged paths at blobs (``None`` removes one), all of them or none."""
+        lines = [
+            f"{REGULAR_FILE} {oid}\t{path}" if oid else f"0 {'0' * 40}\t{path}"
+            for path, oid in changes.items()
+        ]
+        if lines:
+            self.run(
+                "update-index", "-z", "--index-info", stdin=encode_path("\0".join(lines) + "\0")
+            )
+
+    def check_out(self, paths: Sequence[str]) -> None:
+        """Write staged files to the work tree, replacing what is there."""
+        listing = encode_path("".join(f"{path}\0" for path in paths))
+        if paths:
+            self.run("checkout-index", "--force", "--index", "-z", "--stdin", stdin=listing)
+
+    @property
+    def is_sparse(self) -> bool:
+        return self.config_value("core.sparseCheckout") == "true"
+
+    def changed_in_worktree(self, folder: str) -> list[str]:
+        """Return the staged paths below ``folder`` whose work tree file is another or gone."""
+        output = self.run("diff-files", "--name-only", "-z", "--", f":(top,literal){folder}")
+        return split_paths(output)
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start a git that runs beside us; read its output when it is needed."""
+        return subprocess.Popen(
+            ["git", *arguments],
+            cwd=self._cwd,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def untracked(self, folder: str) -> list[str]:
+        """Return the files below ``folder`` that git doesn't know and doesn't ignore."""
+        spec = f":(top,literal){folder}"
+        return split_paths(self.run("ls-files", "--others", "--exclude-standard", "-z", "--", spec))
+
+    # Branches
+
+    def branch(self) -> str | None:
+        """Return the current branch, ``None`` when HEAD is detached."""
+        found = self._try("symbolic-ref", "--quiet", "--short", "HEAD")
+        return decode_path(found).strip() if found else None
+
+    def default_branch(self) -> str | None:
+        """Return the branch that ``origin`` calls its default, or the only usual name there is."""
+        found = self._try("symbolic-ref", "--quiet", "--short", "refs/remotes/origin/HEAD")
+        if found:
+            return decode_path(found).strip().removeprefix("origin/")
+        if self._try("remote"):
+            return None
+        current = self.branch()
+        usual = [
+            name
+            for name in ("main", "master")
+            if name == current
+            or self._try("rev-parse", "--verify", "--quiet", f"refs/heads/{name}")
+        ]
+        return usual[0] if len(usual) == 1 else None
+
+    def is_mid_operation(self) -> bool:
+        """Whether a merge, rebase, cherry-pick or revert is under way."""
+        return any((self.git_dir / name).exists() for name in _MID_OPERATION)
+
+    def config_value(self, name: str) -> str | None:
+        found = self._try("config", "--get", name)
+        return decode_path(found).rstrip("\n") if found else None
+
+    @property
+    def hooks_dir(self) -> Path:
+        found = self.run("rev-parse", "--path-format=absolute", "--git-path", "hooks")
+        return Path(decode_path(found).rstrip("\n"))
+
+
+def is_regular(mode: str) -> bool:
+    """Whether a tree entry is a file: no symbolic link, no submodule."""
+    return mode in _REGULAR_MODES
+
+
+def split_paths(output: bytes) -> list[str]:
+    return [decode_path(path) for path in output.split(b"\0") if path]

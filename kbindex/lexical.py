@@ -1,0 +1,71 @@
+"""The lexical half: a query's words → BM25 over the view's chunks, as shares of the possible."""
+
+from __future__ import annotations
+
+import math
+import re
+import sqlite3
+from collections.abc import Collection
+
+from kbindex.fuse import DEPTH
+
+_WORD = re.compile(r"\w+")
+_MOST_WORDS = 64
+_TITLE, _HEADING, _TEXT = 2.0, 2.0, 1.0
+"""Weights of the fields in BM25."""
+_K1 = 1.2
+"""FTS5's constant."""
+
+
+def search_words(
+    db: sqlite3.Connection, query: str, documents: Collection[int] | None
+) -> dict[int, float]:
+    """Return up to 100 chunk ids with BM25 divided by what the query's words could reach.
+
+    ``documents`` restricts the search before ranking. Any string is a valid query.
+    """
+    words = _words(query)
+    n_chunks = db.execute("SELECT count(*) FROM chunk").fetchone()[0]
+    if not words or not n_chunks:
+        return {}
+    counts = {word: _n_chunks_with(db, word) for word in words}
+    known = [word for word in words if counts[word]]
+    # A word of most chunks says nothing and makes SQLite score nearly all of them.
+    telling = [word for word in known if counts[word] <= n_chunks / 2] or known
+    if not telling:
+        return {}
+    possible = (_K1 + 1) * sum(_idf(n_chunks, counts[word]) for word in words)
+    match = " OR ".join(map(_quoted, telling))
+    found = db.execute(
+        # Only numbers of ours are put into the text.
+        "SELECT words.rowid, -bm25(words, ?, ?, ?) AS score FROM words "
+        + ("JOIN chunk ON chunk.id = words.rowid " if documents is not None else "")
+        + "WHERE words MATCH ? "
+        + (f"AND chunk.document IN ({_numbers(documents)}) " if documents is not None else "")
+        + "ORDER BY score DESC, words.rowid LIMIT ?",
+        (_TITLE, _HEADING, _TEXT, match, DEPTH),
+    )
+    return {chunk: max(score, 0.0) / possible for chunk, score in found}
+
+
+def _words(query: str) -> list[str]:
+    return list(dict.fromkeys(_WORD.findall(query.casefold())))[:_MOST_WORDS]
+
+
+def _n_chunks_with(db: sqlite3.Connection, word: str) -> int:
+    found = db.execute("SELECT count(*) FROM words WHERE words MATCH ?", (_quoted(word),))
+    return int(found.fetchone()[0])
+
+
+def _quoted(word: str) -> str:
+    return f'"{word}"'  # \w+ holds no quotation mark
+
+
+def _idf(n_chunks: int, n_with: int) -> float:
+    # FTS5's own formula and floor, except that a word that is nowhere counts as the rarest.
+    n_with = max(n_with, 1)
+    return max(math.log((n_chunks - n_with + 0.5) / (n_with + 0.5)), 1e-6)
+
+
+def _numbers(documents: Collection[int]) -> str:
+    return ",".join(map(str, sorted(documents)))

@@ -1,0 +1,242 @@
+"""Every type that crosses a module border. No behaviour beyond what follows from the fields.
+
+Offsets are code points of the decoded blob, 0-based, end exclusive; lines are 1-based and
+inclusive and end at ``\\n``, as git and grep count them. Paths are strings decoded from git's
+bytes as UTF-8 with ``surrogateescape``, so that a name with any bytes survives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+CONTINUES_SECTION = "0"
+CONTINUES_TABLE = "t"
+NOT_EMBEDDED = "-"
+SEPARATOR = " › "
+"""Between the headings of a path, for embedder and reader alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something about a document or the index that a user should know; never an exception."""
+
+    rule: str
+    path: str
+    message: str
+    line: int | None = None
+    remedy: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Frontmatter:
+    """What the YAML block of a document says; ``end`` is where the body begins (0: no block)."""
+
+    end: int = 0
+    title: str | None = None
+    description: str | None = None
+    tags: tuple[str, ...] = ()
+    type: str | None = None
+    status: str | None = None
+    problems: tuple[tuple[int, str], ...] = ()
+    """(line, message) pairs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A heading that opens a section. ``text`` is its source on one line, markers removed."""
+
+    char_start: int
+    level: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A top-level Markdown block; ``item_starts`` are list items or table rows inside it."""
+
+    char_start: int
+    kind: str
+    """heading | paragraph | list | table | code | other"""
+    item_starts: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A parsed document: frontmatter, and the body's blocks and headings in order."""
+
+    text: str
+    frontmatter: Frontmatter
+    headings: tuple[Heading, ...]
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A contiguous part of a document; the regions of a document tile its text."""
+
+    char_start: int
+    char_end: int
+    n_tokens: int
+    opens: str
+    """``1``–``6``: the level of the heading it begins with; ``0`` or ``t``: what it continues."""
+    heading: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A region with what was derived for it."""
+
+    region: Region
+    heading_path: tuple[str, ...]
+    shown: str | None
+    """The exact text shown to the embedder, ``None`` for a region that is not embedded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A line of an outline."""
+
+    key: str
+    region: Region
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedderIdentity:
+    """What must agree for two vectors to be comparable."""
+
+    provider: str
+    model: str
+    digest: str
+    dimension: int
+    query_prefix: str = ""
+    document_prefix: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.provider}/{self.model}"
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What made the vectors and the boundaries of an index; stands in ``recipe.json``."""
+
+    embedder: EmbedderIdentity
+    chunk_tokens: int
+    chunk_max_tokens: int
+    format: int = 1
+    chunker: int = 1
+    composition: int = 1
+    dtype: str = "float16"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A stored chunk without its vector, which travels beside it as ``(n_rows, dim)`` float16."""
+
+    key: str
+    embedder: str
+    path: str
+    ordinal: int
+    blob: str
+    char_start: int
+    char_end: int
+    heading: tuple[str, ...]
+    n_tokens: int
+    sum: str
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The documents and the index files of one git tree, as object ids; nothing is read yet."""
+
+    tree: str
+    documents: Mapping[str, str]
+    """Path from the repository's root to blob id."""
+    outlines: Mapping[str, str]
+    """Path of the *document* an outline stands for to the outline's blob id."""
+    orphans: Mapping[str, str]
+    """Path from the repository's root of an outline without a document to its blob id."""
+    wal: Mapping[str, str]
+    """File name to blob id."""
+    table: Mapping[str, str]
+    """Path below ``chunks.lance/`` to blob id."""
+    recipe: str | None
+    skipped: tuple[Problem, ...] = ()
+
+    @property
+    def has_index(self) -> bool:
+        return self.recipe is not None
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentState:
+    """What the one comparison says of a document: fresh (``rule`` is ``None``) or why not."""
+
+    path: str
+    blob: str
+    outline: str | None
+    keys: tuple[str, ...] = ()
+    """Of its embedded regions, where the outline is proven."""
+    text: str | None = None
+    """``None`` where the proof was known and nothing was read, or the file can't be read."""
+    entries: tuple[Entry, ...] = ()
+    chunks: tuple[Chunk, ...] = ()
+    """One for each entry, where the outline was proven just now."""
+    rule: str | None = None
+    message: str = ""
+    line: int | None = None
+
+    @property
+    def is_fresh(self) -> bool:
+        return self.rule is None
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A passage that answers a query, with its citation."""
+
+    rank: int
+    id: str
+    path: str
+    title: str | None
+    type: str | None
+    status: str | None
+    score: float
+    similarity: float | None
+    matched_by: tuple[str, ...]
+    heading: tuple[str, ...]
+    anchor: str | None
+    first_line: int
+    last_line: int
+    char_start: int
+    char_end: int
+    blob: str
+    text: str | None = None
+    explanation: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How much of the index each half of the search can see."""
+
+    documents: int
+    chunks: int
+    lexical: int
+    dense: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Everything that ``query`` says."""
+
+    query: str
+    mode: str
+    degraded: str | None
+    embedder: str
+    dimension: int
+    stale: tuple[str, ...]
+    n_lexical: int
+    n_dense: int
+    coverage: Coverage
+    hits: tuple[Hit, ...] = field(default=())

@@ -1,0 +1,268 @@
+"""Markdown with YAML frontmatter → Document: where its blocks and headings stand.
+
+Structure comes from a CommonMark parser with source positions, and nothing here raises on
+content: what is odd about a document is a problem in its frontmatter, with a line. Not here:
+where chunks begin (``chunk``) and what the embedder is shown (``compose``).
+
+Open Knowledge Format v0.1 and v0.2: ``type`` is required there and optional here; unknown keys
+are ignored; ``index.md`` and ``log.md`` are reserved names.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise
+from pathlib import PurePosixPath
+
+import yaml
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from kbindex.model import Block, Document, Frontmatter, Heading
+
+RESERVED_TYPES = {"index.md": "Index", "log.md": "Log"}
+
+_BOM = "\ufeff"
+_EOL = r"(?:\r\n?|\n)"
+_OPENING = re.compile(rf"{_BOM}?---[ \t]*{_EOL}")
+_CLOSING = re.compile(rf"^(?:---|\.\.\.)[ \t]*(?:{_EOL}|\Z)", re.MULTILINE)
+_BLANK_LINES = re.compile(rf"(?:[ \t]*{_EOL})*")
+# Splits lines as CommonMark does: not at form feeds, U+2028 and the like, as str.splitlines would.
+_LINE = re.compile(rf"[^\r\n]*{_EOL}|[^\r\n]+\Z")
+_KEY_LINE = re.compile(r"^(title|description|tags|type|status):[ \t]*(\S[^\r\n]*)", re.MULTILINE)
+
+_KINDS = {
+    "heading_open": "heading",
+    "paragraph_open": "paragraph",
+    "bullet_list_open": "list",
+    "ordered_list_open": "list",
+    "table_open": "table",
+    "fence": "code",
+    "code_block": "code",
+}
+
+
+class UnreadableDocument(Exception):
+    """A blob that is no Markdown text; ``line`` is where that shows."""
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(reason)
+        self.line = line
+        self.reason = reason
+
+
+def decode(blob: bytes) -> str:
+    """Return the text of a blob, its newlines and byte order mark kept.
+
+    Raises UnreadableDocument if it isn't UTF-8 or is the pointer of a file kept elsewhere.
+    """
+    if blob.startswith(b"version https://git-lfs.github.com/spec/"):
+        raise UnreadableDocument(1, "it is a Git LFS pointer, its text is not in the repository")
+    try:
+        return blob.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = blob.count(b"\n", 0, error.start) + 1
+        raise UnreadableDocument(
+            line, f"it is not UTF-8 (byte 0x{blob[error.start]:02x} at {error.start})"
+        ) from None
+
+
+def parse(text: str) -> Document:
+    """Return the structure of ``text``, a decoded blob with its newlines as they are."""
+    frontmatter = parse_frontmatter(text)
+    body_start = frontmatter.end + text.startswith(_BOM, frontmatter.end)
+    lines = [body_start + start for start in _line_starts(text[body_start:])]
+    headings, blocks = [], []
+    for token, item_lines in _top_level_blocks(text[body_start:]):
+        assert token.map is not None
+        first, last = token.map
+        start = lines[first]
+        if token.type == "heading_open":
+            end = lines[last] if last < len(lines) else len(text)
+            level = int(token.tag[1])
+            found = match_heading(text[start:end], level)
+            headings.append(Heading(start, level, found[0] if found else ""))
+        kind = _KINDS.get(token.type, "other")
+        blocks.append(Block(start, kind, tuple(lines[line] for line in item_lines)))
+    return Document(text, frontmatter, tuple(headings), tuple(blocks))
+
+
+def parse_frontmatter(text: str) -> Frontmatter:
+    """Return the YAML block at the beginning of ``text``, if there is one.
+
+    A leading ``---`` that is never closed, or that encloses something other than a mapping, is
+    a thematic break and the text belongs to the body. A block that looks like a mapping but is
+    not valid YAML is still frontmatter: its plain ``key: value`` lines are read.
+    """
+    opening = _OPENING.match(text)
+    closing = _CLOSING.search(text, opening.end()) if opening else None
+    if opening is None or closing is None:
+        return Frontmatter()
+    source = text[opening.end() : closing.start()]
+    blank = _BLANK_LINES.match(text, closing.end())
+    end = blank.end() if blank else closing.end()
+    try:
+        node = yaml.compose(source.replace("\0", "\ufffd"), Loader=_yaml_loader())
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        return _salvage_frontmatter(source, end, error)
+    if node is None:
+        return Frontmatter(end)
+    if not isinstance(node, yaml.MappingNode):
+        return Frontmatter()
+    return _read_mapping(node, end)
+
+
+def match_heading(source: str, level: int) -> tuple[str, int] | None:
+    """Return the heading of ``level`` that ``source`` begins with: its text, and where it ends.
+
+    ``None`` if it doesn't begin with one. The text is on one line, with its markup as written.
+    This reads one heading whose place is known; finding headings is the parser's work.
+    """
+    begin = len(source) - len(source.lstrip("\ufeff \t\r\n"))
+    heading: list[str] = []
+    for match in _LINE.finditer(source, begin):
+        line = match.group().rstrip("\r\n")
+        if not heading:
+            atx = re.match(rf"#{{{level}}}(?:[ \t]+(.*))?$", line, re.DOTALL)
+            if atx:
+                content = re.sub(r"(?:^|[ \t]+)#+$", "", (atx.group(1) or "").rstrip(" \t"))
+                return _one_line(content), match.end()
+        elif level <= 2 and _SETEXT_UNDERLINE[level].match(line):
+            return _one_line(" ".join(heading)), match.end()
+        if level > 2 or not line.strip():
+            return None
+        heading.append(line)
+    return None
+
+
+_SETEXT_UNDERLINE = {1: re.compile(r" {0,3}=+[ \t]*$"), 2: re.compile(r" {0,3}-+[ \t]*$")}
+METADATA_PIECE = 480
+"""Code points of metadata embedded at once: at most 512 tokens in every tokenizer we know."""
+
+
+def metadata_pieces(frontmatter: Frontmatter) -> list[str]:
+    """Return title, description and tags as texts to embed; usually one, never a cut word."""
+    values = (frontmatter.title, frontmatter.description, ", ".join(frontmatter.tags))
+    rest = "\n".join(value for value in values if value)
+    pieces = []
+    while len(rest) > METADATA_PIECE:
+        cut = max(rest.rfind(" ", 1, METADATA_PIECE), rest.rfind("\n", 1, METADATA_PIECE)) + 1
+        cut = cut or _before_combining(rest, METADATA_PIECE)
+        pieces.append(rest[:cut])
+        rest = rest[cut:]
+    return [*pieces, rest] if rest else pieces
+
+
+def _before_combining(text: str, at: int) -> int:
+    """Return the last place at or before ``at`` that doesn't part a letter from its marks."""
+    cut = at
+    while cut > 1 and (unicodedata.combining(text[cut]) or "\u200d" in text[cut - 1 : cut + 1]):
+        cut -= 1
+    return cut if cut > 1 else at
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def document_type(path: str, declared: str | None) -> str | None:
+    """Return a document's type: what its frontmatter says, or that of a reserved file name."""
+    return declared or RESERVED_TYPES.get(PurePosixPath(path).name)
+
+
+def _line_starts(text: str) -> list[int]:
+    return [match.start() for match in _LINE.finditer(text)]
+
+
+@cache
+def _markdown() -> MarkdownIt:
+    # Only block structure is needed: inline parsing is most of the time of a full parse.
+    return MarkdownIt("commonmark").enable("table").disable(["inline", "text_join"])
+
+
+def _top_level_blocks(body: str) -> Iterator[tuple[Token, list[int]]]:
+    """Yield each top-level block with the first lines of its list items or table rows."""
+    tokens = _markdown().parse(body)
+    starts = [i for i, token in enumerate(tokens) if token.level == 0 and token.nesting >= 0]
+    for i, j in pairwise([*starts, len(tokens)]):
+        if tokens[i].map is not None:
+            yield tokens[i], _item_lines(tokens, i, j)
+
+
+def _item_lines(tokens: list[Token], start: int, end: int) -> list[int]:
+    kind = tokens[start].type
+    if kind == "table_open":
+        first, last = tokens[start].map or (0, 0)
+        # The header row, its delimiter and the first body row stay together.
+        return list(range(first + 3, last))
+    if kind not in ("bullet_list_open", "ordered_list_open"):
+        return []
+    items = (t for t in tokens[start:end] if t.type == "list_item_open" and t.level == 1)
+    return [token.map[0] for token in items if token.map][1:]
+
+
+@cache
+def _yaml_loader() -> type:
+    # Scalars stay the strings that were written: a date, a version or "no" is not converted.
+    return getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+
+
+def _read_mapping(node: yaml.MappingNode, end: int) -> Frontmatter:
+    values: dict[str, yaml.Node] = {}
+    problems = []
+    for key, value in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            continue
+        if key.value in values:
+            problems.append((key.start_mark.line + 2, f"'{key.value}' stands twice"))
+        values[key.value] = value
+    for name in ("title", "description", "type", "status"):
+        if name in values and not isinstance(values[name], yaml.ScalarNode):
+            problems.append((values[name].start_mark.line + 2, f"'{name}' is not a text"))
+    return Frontmatter(
+        end=end,
+        title=_scalar(values.get("title")),
+        description=_scalar(values.get("description")),
+        tags=_tags(values.get("tags")),
+        type=_scalar(values.get("type")),
+        status=_scalar(values.get("status")),
+        problems=tuple(problems),
+    )
+
+
+def _scalar(node: yaml.Node | None) -> str | None:
+    if not isinstance(node, yaml.ScalarNode) or (
+        node.style is None and node.value in ("~", "null")
+    ):
+        return None
+    return _one_line(node.value) or None
+
+
+def _tags(node: yaml.Node | None) -> tuple[str, ...]:
+    if isinstance(node, yaml.SequenceNode):
+        return tuple(tag for tag in map(_scalar, node.value) if tag)
+    return _split_tags(_scalar(node) or "")
+
+
+def _split_tags(text: str) -> tuple[str, ...]:
+    return tuple(tag for tag in (part.strip(" \t\"'[]") for part in text.split(",")) if tag)
+
+
+def _salvage_frontmatter(source: str, end: int, error: Exception) -> Frontmatter:
+    found = {key: value.strip(" \t\"'") for key, value in _KEY_LINE.findall(source)}
+    if not found and not re.match(r"\s*[\w-]+:", source):
+        return Frontmatter()
+    mark = getattr(error, "problem_mark", None)
+    reason = getattr(error, "problem", None) or "nested too deeply"
+    return Frontmatter(
+        end=end,
+        title=_one_line(found.get("title", "")) or None,
+        description=_one_line(found.get("description", "")) or None,
+        tags=_split_tags(found.get("tags", "")),
+        type=found.get("type"),
+        status=found.get("status"),
+        problems=((mark.line + 2 if mark else 1, f"the frontmatter is not valid YAML: {reason}"),),
+    )

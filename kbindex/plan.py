@@ -1,0 +1,74 @@
+"""The one comparison of a snapshot's documents with its outlines, used by every verb.
+
+Hook, update, check, status and view all ask the same question here, so they can't disagree.
+No I/O: blobs come from the ``read`` that is passed in, a batch at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from kbindex.model import NOT_EMBEDDED, DocumentState, EmbedderIdentity, Snapshot
+from kbindex.okf import UnreadableDocument, decode
+from kbindex.outline import ConflictMarkers, OutlineMismatch, parse_outline, verify_outline
+
+ReadBlobs = Callable[[Iterable[str]], Iterator[tuple[str, bytes]]]
+Pairs = Mapping[tuple[str, str], tuple[str, ...]]
+
+
+def compare(
+    snapshot: Snapshot,
+    identity: EmbedderIdentity | None,
+    read: ReadBlobs,
+    proven: Pairs | None = None,
+) -> Iterator[DocumentState]:
+    """Yield the state of every document, ordered by path.
+
+    ``proven`` maps pairs of document and outline blobs that need no second proof to their keys.
+    Without an ``identity`` (no usable recipe) no outline can be valid.
+    """
+    proven = proven or {}
+    unproven = []
+    for path, blob in sorted(snapshot.documents.items()):
+        outline = snapshot.outlines.get(path)
+        if outline is not None and identity is not None and (blob, outline) in proven:
+            yield DocumentState(path, blob, outline, proven[blob, outline])
+        else:
+            unproven.append((path, blob, outline))
+    oids = (oid for _, blob, outline in unproven for oid in (blob, outline) if oid)
+    contents = read(oids)
+    for path, blob, outline in unproven:
+        _, document = next(contents)
+        listing = next(contents)[1] if outline else None
+        yield _state(path, blob, outline, document, listing, identity)
+
+
+def _state(
+    path: str,
+    blob: str,
+    outline: str | None,
+    document: bytes,
+    listing: bytes | None,
+    identity: EmbedderIdentity | None,
+) -> DocumentState:
+    def differs(rule: str, message: str, text: str | None, line: int | None) -> DocumentState:
+        return DocumentState(path, blob, outline, text=text, rule=rule, message=message, line=line)
+
+    try:
+        text = decode(document)
+    except UnreadableDocument as error:
+        return differs("unreadable-document", error.reason, None, error.line)
+    if listing is None:
+        return differs("missing-outline", "it is not in the index", text, None)
+    if identity is None:
+        return differs("stale-document", "the recipe changed", text, None)
+    try:
+        entries = parse_outline(listing.decode("utf-8", "replace"))
+        chunks = verify_outline(text, entries, identity)
+    except ConflictMarkers as error:
+        return differs("conflict-markers", error.reason, text, None)
+    except OutlineMismatch as error:
+        line = text.count("\n", 0, error.char_start) + 1
+        return differs("stale-document", error.reason, text, line)
+    keys = tuple(entry.key for entry in entries if entry.key != NOT_EMBEDDED)
+    return DocumentState(path, blob, outline, keys, text, tuple(entries), tuple(chunks))

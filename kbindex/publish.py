@@ -1,0 +1,67 @@
+"""Puts changed index files in place: git's index in one step, then the work tree.
+
+Killed in between, git's index is whole and the work tree's copy of the index is behind it; the
+next update or ``git checkout -- .kbindex`` mends that.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kbindex.git import Git, encode_path
+
+
+def stage_changes(git: Git, changes: dict[str, bytes | None], index_dir: str) -> list[str]:
+    """Stage the files that differ from what is staged and check them out. Returns their paths."""
+    staged = {path: oid for _, oid, path in git.index_files(index_dir)}
+    written = {path: content for path, content in changes.items() if content is not None}
+    oids = dict(zip(written, git.write_blobs(list(written.values())), strict=True))
+    wanted: dict[str, str | None] = {path: oids.get(path) for path in changes}
+    differing = {path: oid for path, oid in wanted.items() if staged.get(path) != oid}
+    git.stage(differing)
+    behind = {*differing, *git.changed_in_worktree(index_dir)}
+    if not git.is_sparse:
+        git.check_out([path for path in sorted(behind) if wanted.get(path, staged.get(path))])
+    for path, oid in differing.items():
+        if oid is None:
+            remove_file(git.root, path)
+    return sorted(differing)
+
+
+def write_changes(git: Git, changes: dict[str, bytes | None]) -> list[str]:
+    """Write the files to the work tree only. Returns the paths that differ from before."""
+    differing = []
+    for path, content in sorted(changes.items()):
+        file = git.root / Path(os_path(path))
+        before = file.read_bytes() if file.is_file() else None
+        if before == content:
+            continue
+        differing.append(path)
+        if content is None:
+            remove_file(git.root, path)
+        else:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            scratch = file.with_name(f".{file.name[:200]}.tmp")
+            scratch.write_bytes(content)
+            scratch.replace(file)
+    return differing
+
+
+def remove_file(root: Path, path: str) -> None:
+    """Remove a file and the folders that it leaves empty, below ``root``."""
+    file = root / os_path(path)
+    file.unlink(missing_ok=True)
+    for folder in file.parents:
+        if folder == root:
+            return
+        try:
+            folder.rmdir()
+        except OSError:
+            return
+
+
+def os_path(path: str) -> str:
+    """Return git's path as this system's file functions take it, whatever its bytes."""
+    import os
+
+    return os.fsdecode(encode_path(path))

@@ -1,0 +1,127 @@
+"""The recipe: what made an index. Its JSON form, the embedder's identity, and the key of a text.
+
+Two vectors are comparable when their embedders' identities are equal; a key names the identity
+and the exact text that was shown, so equal keys mean equal vectors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from functools import cache
+
+from kbindex import __version__
+from kbindex.errors import DamagedIndexError, RecipeError
+from kbindex.model import EmbedderIdentity, Recipe
+
+FORMAT = 1
+"""The format on disk that this version reads and writes (bundle/reference/recipe.md)."""
+
+TOKENIZER = "cl100k_base"
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeChange:
+    """One part of a recipe that differs, like with like."""
+
+    part: str
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        return f"{self.part}: {self.before} → {self.after}"
+
+
+def render_recipe(recipe: Recipe) -> str:
+    """Return the text of ``recipe.json``; equal recipes give equal bytes."""
+    content = {
+        "format": recipe.format,
+        "chunker": {
+            "version": recipe.chunker,
+            "tokenizer": TOKENIZER,
+            "tokens": recipe.chunk_tokens,
+            "max_tokens": recipe.chunk_max_tokens,
+        },
+        "composition": {"version": recipe.composition},
+        "embedder": {**asdict(recipe.embedder), "dtype": recipe.dtype},
+    }
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def parse_recipe(text: str, path: str) -> Recipe:
+    """Read ``recipe.json``. Raises DamagedIndexError, or RecipeError for another format."""
+    if "<<<<<<< " in text:
+        raise DamagedIndexError(path, "holds conflict markers", "kbindex update")
+    try:
+        content = json.loads(text)
+        found = int(content["format"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedIndexError(path, f"is not a recipe ({error})") from None
+    if found != FORMAT:
+        age = "newer" if found > FORMAT else "older"
+        raise RecipeError(
+            f"{path}: the index has format {found}, {age} than the {FORMAT} "
+            f"that kbindex {__version__} reads",
+            "pip install --upgrade kbindex" if found > FORMAT else "kbindex update",
+        )
+    try:
+        embedder = dict(content["embedder"])
+        dtype = str(embedder.pop("dtype"))
+        identity = EmbedderIdentity(**embedder)
+        return Recipe(
+            embedder=identity,
+            chunk_tokens=int(content["chunker"]["tokens"]),
+            chunk_max_tokens=int(content["chunker"]["max_tokens"]),
+            chunker=int(content["chunker"]["version"]),
+            composition=int(content["composition"]["version"]),
+            dtype=dtype,
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedIndexError(path, f"lacks or garbles a field ({error})") from None
+
+
+def compare_recipes(before: Recipe, after: Recipe) -> list[RecipeChange]:
+    """Name every part in which two recipes differ, the embedder's fields one by one."""
+    fields_before = _flatten(before)
+    fields_after = _flatten(after)
+    return [
+        RecipeChange(part, str(fields_before[part]), str(fields_after[part]))
+        for part in fields_before
+        if fields_before[part] != fields_after[part]
+    ]
+
+
+def _flatten(recipe: Recipe) -> dict[str, object]:
+    embedder = {f"embedder {name}": value for name, value in asdict(recipe.embedder).items()}
+    return embedder | {
+        "vector type": recipe.dtype,
+        "chunker version": recipe.chunker,
+        "chunk_tokens": recipe.chunk_tokens,
+        "chunk_max_tokens": recipe.chunk_max_tokens,
+        "composition version": recipe.composition,
+        "index format": recipe.format,
+    }
+
+
+@cache
+def identity_id(identity: EmbedderIdentity) -> str:
+    """Return the short name of an identity that stands in every row: 12 hex digits."""
+    return _identity_digest(identity)[:12]
+
+
+@cache
+def _identity_digest(identity: EmbedderIdentity) -> str:
+    canonical = json.dumps(asdict(identity), sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def recipe_id(recipe: Recipe) -> str:
+    """Return a name for everything that decides whether an outline is valid: 16 hex digits."""
+    return hashlib.sha256(render_recipe(recipe).encode()).hexdigest()[:16]
+
+
+def key_of(identity: EmbedderIdentity, shown: str) -> str:
+    """Return the key of a text under an embedder: 32 hex digits."""
+    content = f"{_identity_digest(identity)}\0{shown}"
+    return hashlib.sha256(content.encode()).hexdigest()[:32]

@@ -1,0 +1,80 @@
+"""Brings the view up to a snapshot: only documents whose blob or outline changed are read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import PurePosixPath
+
+from kbindex.chunk import Limits, chunk
+from kbindex.committed import load_committed
+from kbindex.compose import compose
+from kbindex.git import Git, decode_path, encode_path
+from kbindex.model import Entry, Recipe, Snapshot
+from kbindex.okf import document_type, parse, parse_frontmatter
+from kbindex.outline import make_entries
+from kbindex.plan import compare
+from kbindex.recipe import identity_id, recipe_id, render_recipe
+from kbindex.repository import Repository
+from kbindex.snapshot import read_recipe
+from kbindex.tokens import count_tokens, token_starts
+from kbindex.view import IndexedDocument, View
+
+
+def refresh_view(repository: Repository, snapshot: Snapshot, view: View, state: str) -> None:
+    """Make ``view`` that of ``snapshot`` and record ``state``. The lock is held."""
+    git, config = repository.git, repository.config
+    recipe = read_recipe(git, snapshot, config)
+    assert recipe is not None
+    made_by, identity = recipe_id(recipe), identity_id(recipe.embedder)
+    held = view.documents()
+    unchanged = {
+        path
+        for path, blob in snapshot.documents.items()
+        if held.get(encode_path(path), ())[1:] == (blob, snapshot.outlines.get(path), made_by)
+    }
+    gone = [entry[0] for path, entry in held.items() if decode_path(path) not in unchanged]
+    changed = {p: blob for p, blob in snapshot.documents.items() if p not in unchanged}
+    with repository.cache() as cache:
+        load_committed(git, snapshot, cache, identity, config.index_dir)
+        part = replace(snapshot, documents=changed)
+        documents = list(_documents(git, part, recipe))
+        read = {decode_path(document.path) for document in documents}
+        keys = {entry.key for document in documents for entry in document.entries} - {"-"}
+        vectors = cache.vectors(keys)
+    about = {
+        "state": state,
+        "recipe": render_recipe(recipe),
+        "unreadable": json.dumps(sorted(changed.keys() - read)),
+    }
+    view.replace(made_by, identity, about, gone, documents, vectors, recipe.embedder.dimension)
+
+
+def _documents(git: Git, snapshot: Snapshot, recipe: Recipe) -> Iterator[IndexedDocument]:
+    for state in compare(snapshot, recipe.embedder, git.read_blobs):
+        if state.text is None:
+            continue  # not text: check and status name it
+        entries, chunks = state.entries, state.chunks
+        frontmatter = parse_frontmatter(state.text)
+        if not state.is_fresh:
+            document = parse(state.text)
+            regions = chunk(document, Limits(recipe.chunk_max_tokens), count_tokens, token_starts)
+            chunks = tuple(compose(state.text, frontmatter, regions))
+            entries = tuple(make_entries(chunks, recipe.embedder))
+        yield IndexedDocument(
+            path=encode_path(state.path),
+            blob=state.blob,
+            outline=state.outline,
+            stale=None if state.is_fresh else state.message,
+            text=state.text,
+            frontmatter=frontmatter,
+            title=frontmatter.title or _first_h1(entries) or PurePosixPath(state.path).stem,
+            type=document_type(state.path, frontmatter.type),
+            entries=entries,
+            chunks=chunks,
+        )
+
+
+def _first_h1(entries: tuple[Entry, ...]) -> str | None:
+    return next((e.region.heading for e in entries if e.region.opens == "1"), None) or None

@@ -1,0 +1,96 @@
+"""What every verb starts from: the repository, its configuration, its local folders and lock."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from kbindex import __version__
+from kbindex.cache import Cache
+from kbindex.config import FILE_NAME, PYPROJECT, Config, load_config
+from kbindex.errors import NoBundleError, NoIndexError, RefusedError
+from kbindex.git import Git
+from kbindex.model import Snapshot
+from kbindex.snapshot import read_config, read_snapshot
+
+_LOCAL = "kbindex"
+_LOCK_SECONDS = 600
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A repository and its configuration."""
+
+    git: Git
+    config: Config
+
+    @property
+    def cache_dir(self) -> Path:
+        """Local state shared by all work trees: the embedding cache and the lock."""
+        return self.git.common_dir / _LOCAL
+
+    @property
+    def view_dir(self) -> Path:
+        """Local state of this work tree: the view."""
+        return self.git.git_dir / _LOCAL
+
+    def cache(self) -> Cache:
+        return Cache(self.cache_dir)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the lock that writers of the index share; a dead process holds none."""
+        from filelock import FileLock, Timeout
+
+        self.cache_dir.mkdir(parents=True, exist_ok=True)
+        try:
+            with FileLock(self.cache_dir / "lock", timeout=_LOCK_SECONDS):
+                yield
+        except Timeout:
+            raise RefusedError(
+                f"another kbindex has been writing for {_LOCK_SECONDS} seconds",
+                "wait for it or stop it, then run this again",
+            ) from None
+
+    def state_id(self, tree: str) -> str:
+        """Name all that decides whether the index in ``tree`` is up to date, reading none of it."""
+        git, config = self.git, self.config
+        ids = git.object_ids(tree, config.bundle.removeprefix("."), config.index_dir)
+        content = repr((__version__, config, ids))
+        return hashlib.sha256(content.encode()).hexdigest()[:32]
+
+
+def open_repository(directory: Path | None) -> Repository:
+    """Return the repository with the configuration of its work tree."""
+    git = Git(directory)
+    texts = [_read(git.root / name) for name in (FILE_NAME, PYPROJECT)]
+    return Repository(git, load_config(texts[0], texts[1], os.environ))
+
+
+def open_tree(directory: Path | None, revision: str | None) -> tuple[Repository, Snapshot]:
+    """Return a repository as it is in a revision, or staged: configuration and files."""
+    git = Git(directory)
+    if git.is_bare and revision is None:
+        revision = "HEAD"
+    tree = git.resolve_tree(revision) if revision else git.write_tree()
+    config = read_config(git, tree, dict(os.environ))
+    return Repository(git, config), read_snapshot(git, tree, config)
+
+
+def require_index(repository: Repository, snapshot: Snapshot) -> None:
+    """Raise what a user without a bundle or an index should be told."""
+    if not snapshot.documents and not snapshot.has_index:
+        raise NoBundleError(repository.config.bundle)
+    if not snapshot.has_index:
+        raise NoIndexError(repository.config.index_dir)
+
+
+def _read(file: Path) -> str | None:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None

@@ -1,0 +1,179 @@
+"""A query against the view: both halves, fused, with their citations."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbindex.config import Config
+from kbindex.errors import KbindexError, UsageError
+from kbindex.fuse import Candidate, collapse, fuse, top_similar
+from kbindex.git import decode_path
+from kbindex.lexical import search_words
+from kbindex.model import Coverage, Hit
+from kbindex.view import View
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What a hit must satisfy, applied before ranking; empty means anything."""
+
+    path: str = ""
+    type: str = ""
+    tag: str = ""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One search. ``weight`` is that of the dense half; ``vector`` is ``None`` without one."""
+
+    query: str
+    vector: NDArray[np.float32] | None
+    weight: float
+    with_words: bool
+    n_hits: int = 5
+    per_document: int = 1
+    min_similarity: float | None = None
+    with_text: bool = False
+    explain: bool = False
+
+
+@dataclass(frozen=True)
+class Found:
+    """Hits and how many candidates each half gave."""
+
+    hits: tuple[Hit, ...]
+    n_lexical: int
+    n_dense: int
+
+
+def search(view: View, config: Config, request: Request, filters: Filters) -> Found:
+    """Return the best hits for ``request`` among the documents that ``filters`` let through."""
+    chunks, documents, slots = view.chunk_arrays()
+    allowed = _allowed_documents(view.db, config, filters)
+    is_allowed = (
+        np.isin(documents, sorted(allowed)) if allowed is not None else np.ones(len(chunks), bool)
+    )
+    similarities = dense = None
+    if request.vector is not None:
+        similarities = _similarities(view, slots, request.vector)
+        is_allowed_vector = is_allowed & (slots >= 0)
+        if request.min_similarity is not None:
+            is_allowed_vector &= similarities >= request.min_similarity
+        dense = top_similar(similarities, is_allowed_vector)
+    words = search_words(view.db, request.query, allowed) if request.with_words else {}
+    place_of = {int(chunk): place for place, chunk in enumerate(chunks)} if words else {}
+    lexical = {place_of[chunk]: share for chunk, share in words.items()}
+    if request.min_similarity is not None and similarities is not None:
+        lexical = {p: s for p, s in lexical.items() if similarities[p] >= request.min_similarity}
+    candidates = fuse(
+        chunks,
+        documents,
+        similarities,
+        [] if dense is None else dense.tolist(),
+        lexical,
+        request.weight,
+    )
+    best = collapse(candidates, request.per_document, request.n_hits)
+    hits = _hits(view.db, config, best, request)
+    return Found(tuple(hits), len(words), 0 if dense is None else len(dense))
+
+
+def coverage(view: View) -> Coverage:
+    """Return how many documents and chunks each half of the search can see."""
+    chunks, _, slots = view.chunk_arrays()
+    n_documents = view.db.execute("SELECT count(*) FROM document").fetchone()[0]
+    n_lexical = view.db.execute("SELECT count(*) FROM words").fetchone()[0]
+    return Coverage(n_documents, len(chunks), n_lexical, int((slots >= 0).sum()))
+
+
+def _similarities(
+    view: View, slots: NDArray[np.int32], vector: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Return each chunk's cosine ``(n_chunks,)``, NaN without a vector."""
+    matrix = view.matrix(len(vector))
+    if len(matrix) == 0:
+        return np.full(len(slots), np.nan, np.float32)
+    similarities: NDArray[np.float32] = (matrix @ vector)[slots]
+    similarities[slots < 0] = np.nan
+    return similarities
+
+
+def _allowed_documents(db: sqlite3.Connection, config: Config, filters: Filters) -> set[int] | None:
+    if filters == Filters():
+        return None
+    matches_path = _path_filter(config, filters.path)
+    found = db.execute("SELECT id, path, type, tags FROM document")
+    return {
+        number
+        for number, path, kind, tags in found
+        if matches_path(decode_path(path))
+        and (not filters.type or (kind or "").casefold() == filters.type.casefold())
+        and (not filters.tag or filters.tag.casefold() in map(str.casefold, json.loads(tags)))
+    }
+
+
+def _path_filter(config: Config, pattern: str) -> Callable[[str], bool]:
+    if not pattern:
+        return lambda _path: True
+    from pathspec import GitIgnoreSpec
+
+    try:
+        spec = GitIgnoreSpec.from_lines([pattern])
+    except ValueError as error:
+        raise UsageError(f"--path '{pattern}' is not a pattern: {error}") from None
+    return lambda path: spec.match_file(path) or spec.match_file(config.document_path(path))
+
+
+def _hits(
+    db: sqlite3.Connection, config: Config, best: Sequence[Candidate], request: Request
+) -> list[Hit]:
+    hits = []
+    for rank, candidate in enumerate(best, start=1):
+        row = db.execute(
+            "SELECT d.path, d.blob, d.title, d.type, d.status, c.char_start, c.char_end,"
+            " c.first_line, c.last_line, c.heading, c.anchor, w.text FROM chunk c JOIN document d"
+            " ON d.id = c.document JOIN words w ON w.rowid = c.id WHERE c.id = ?",
+            (candidate.chunk,),
+        ).fetchone()
+        if row is None:
+            raise KbindexError("the view changed during the query", "run the query again")
+        path = decode_path(row[0])
+        hits.append(
+            Hit(
+                rank=rank,
+                id=config.document_id(path),
+                path=path,
+                blob=row[1],
+                title=row[2],
+                type=row[3],
+                status=row[4],
+                score=candidate.score,
+                similarity=candidate.similarity,
+                matched_by=candidate.matched_by,
+                char_start=row[5],
+                char_end=row[6],
+                first_line=row[7],
+                last_line=row[8],
+                heading=tuple(json.loads(row[9])),
+                anchor=row[10],
+                text=row[11] if request.with_text else None,
+                explanation=_explanation(candidate, request.weight) if request.explain else None,
+            )
+        )
+    return hits
+
+
+def _explanation(candidate: Candidate, weight: float) -> dict[str, float]:
+    """Return the parts of a score; they add up to it."""
+    parts = {}
+    if candidate.dense is not None:
+        parts["dense"] = weight * candidate.dense
+    if candidate.lexical is not None:
+        parts["lexical"] = (1.0 - weight) * candidate.lexical
+    return parts

@@ -1,0 +1,79 @@
+"""A git tree → Snapshot: which documents and index files it holds, nothing read yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kbindex.config import FILE_NAME, PYPROJECT, Config, load_config
+from kbindex.git import Git, is_regular
+from kbindex.layout import OUTLINES, RECIPE, TABLE, WAL, has_outline_path, outline_path
+from kbindex.model import Problem, Recipe, Snapshot
+from kbindex.recipe import parse_recipe
+
+
+def read_config(git: Git, tree: str, environment: dict[str, str]) -> Config:
+    """Return the configuration that stands in ``tree``."""
+    oids = git.object_ids(tree, FILE_NAME, PYPROJECT)
+    texts = [git.read_blob(oid).decode("utf-8", "replace") if oid else None for oid in oids]
+    return load_config(texts[0], texts[1], environment)
+
+
+def read_snapshot(git: Git, tree: str, config: Config) -> Snapshot:
+    """List the documents and index files of ``tree``."""
+    return make_snapshot(tree, git.list_tree(tree, config.bundle, config.index_dir), config)
+
+
+def read_staged_snapshot(git: Git, config: Config) -> Snapshot:
+    """List what git's index holds, without writing a tree: works read-only and in a merge."""
+    return make_snapshot("", git.index_files(config.bundle, config.index_dir), config)
+
+
+def read_recipe(git: Git, snapshot: Snapshot, config: Config) -> Recipe | None:
+    """Return the recipe of a snapshot, ``None`` where there is no index."""
+    if snapshot.recipe is None:
+        return None
+    text = git.read_blob(snapshot.recipe).decode("utf-8", "replace")
+    return parse_recipe(text, f"{config.index_dir}/{RECIPE}")
+
+
+def make_snapshot(tree: str, files: Iterable[tuple[str, str, str]], config: Config) -> Snapshot:
+    """Sort (mode, object id, path) entries into documents and index files."""
+    prefix = f"{config.index_dir}/"
+    documents: dict[str, str] = {}
+    index_files: dict[str, str] = {}
+    skipped = []
+    for mode, oid, path in files:
+        if path.startswith(prefix):
+            index_files[path.removeprefix(prefix)] = oid
+        elif config.is_document(path) and is_regular(mode):
+            if has_outline_path(config.document_path(path)):
+                documents[path] = oid
+            else:
+                message = "the file name leaves no room for '.tsv': it is not indexed"
+                skipped.append(Problem("unreadable-document", path, message, remedy="rename it"))
+    paths = {outline_path(prefix[:-1], config.document_path(path)): path for path in documents}
+    outlines, orphans = {}, {}
+    for name, oid in index_files.items():
+        path = f"{prefix}{name}"
+        if path in paths:
+            outlines[paths[path]] = oid
+        elif name.startswith(f"{OUTLINES}/"):
+            orphans[path] = oid
+    return Snapshot(
+        tree=tree,
+        documents=documents,
+        outlines=outlines,
+        orphans=orphans,
+        wal=_below(index_files, f"{WAL}/", ".arrow"),
+        table=_below(index_files, f"{TABLE}/", ""),
+        recipe=index_files.get(RECIPE),
+        skipped=tuple(skipped),
+    )
+
+
+def _below(files: dict[str, str], prefix: str, suffix: str) -> dict[str, str]:
+    return {
+        name.removeprefix(prefix): oid
+        for name, oid in files.items()
+        if name.startswith(prefix) and name.endswith(suffix)
+    }

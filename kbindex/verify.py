@@ -1,0 +1,209 @@
+"""Proves that an index is exactly that of its bundle: what ``check`` and ``status`` report.
+
+Reads everything and trusts no local state. A fresh verdict means that every character of every
+document is covered, every key is derived again, and every key has a sound vector.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from kbindex.build import wanted_recipe
+from kbindex.chunk import Limits, chunk
+from kbindex.committed import SourceRows, read_source, sources
+from kbindex.config import Config
+from kbindex.embed import load_embedder
+from kbindex.errors import DamagedIndexError, KbindexError, RecipeError
+from kbindex.git import Git
+from kbindex.layout import RECIPE
+from kbindex.model import DocumentState, Problem, Recipe, Region, Snapshot
+from kbindex.okf import parse, parse_frontmatter
+from kbindex.plan import compare
+from kbindex.recipe import compare_recipes, identity_id
+from kbindex.snapshot import read_recipe
+from kbindex.tokens import count_tokens, token_starts
+
+UPDATE = "kbindex update --stage"
+DAMAGE = frozenset({"damaged-file", "bad-vector", "recipe-mismatch"})
+"""Rules that mean "unreadable or incompatible" (exit 3) rather than "stale" (exit 1)."""
+
+
+@dataclass
+class Verdict:
+    """What was found. ``notices`` are about documents and leave the index fresh."""
+
+    n_documents: int = 0
+    n_chunks: int = 0
+    n_rows: int = 0
+    n_live_keys: int = 0
+    recipe: Recipe | None = None
+    problems: list[Problem] = field(default_factory=list)
+    notices: list[Problem] = field(default_factory=list)
+
+    @property
+    def is_damaged(self) -> bool:
+        return any(problem.rule in DAMAGE for problem in self.problems)
+
+
+def verify(git: Git, config: Config, snapshot: Snapshot, *, strict: bool = False) -> Verdict:
+    """Return the verdict on a snapshot."""
+    verdict = Verdict(n_documents=len(snapshot.documents), problems=list(snapshot.skipped))
+    verdict.recipe = _recipe(git, config, snapshot, verdict.problems)
+    identity = verdict.recipe.embedder if verdict.recipe else None
+    holders: dict[str, str] = {}
+    for state in compare(snapshot, identity, git.read_blobs):
+        verdict.n_chunks += len(state.keys)
+        for key in state.keys:
+            holders.setdefault(key, state.path)
+        if not state.is_fresh:
+            verdict.problems.append(_stale(state))
+        if state.text is not None:
+            verdict.notices += _document_notices(state.path, state.text)
+        if strict and state.is_fresh and verdict.recipe:
+            verdict.problems += _canonical_problems(state, verdict.recipe)
+    for path in sorted(snapshot.orphans):
+        verdict.problems.append(
+            Problem("orphan-outline", path, "its document is gone", remedy=UPDATE)
+        )
+    verdict.n_live_keys = len(holders)
+    if verdict.recipe:
+        _verify_rows(git, config, snapshot, verdict, holders)
+    return verdict
+
+
+def worktree_damage(git: Git, config: Config) -> list[Problem]:
+    """Return the index files that the work tree holds otherwise than they are staged."""
+    if git.is_bare or git.is_sparse:
+        return []
+    return [
+        Problem(
+            "damaged-file",
+            path,
+            "the file in the work tree is not what is staged",
+            remedy=f"git checkout -- '{path}'",
+        )
+        for path in git.changed_in_worktree(config.index_dir)
+    ]
+
+
+def _recipe(git: Git, config: Config, snapshot: Snapshot, problems: list[Problem]) -> Recipe | None:
+    path = f"{config.index_dir}/{RECIPE}"
+    try:
+        stored = read_recipe(git, snapshot, config)
+    except DamagedIndexError as error:
+        rule = "conflict-markers" if "conflict" in error.message else "damaged-file"
+        problems.append(Problem(rule, path, error.message, remedy="kbindex update"))
+        return None
+    except RecipeError as error:
+        problems.append(Problem("recipe-mismatch", path, error.message, remedy=error.remedy))
+        return None
+    if stored is None:
+        return None
+    try:
+        wanted = wanted_recipe(config, load_embedder(config.embedder))
+    except KbindexError as error:
+        problems.append(Problem("recipe-mismatch", path, error.message, remedy=error.remedy))
+        return stored
+    changes = compare_recipes(stored, wanted)
+    if changes:
+        message = "the configuration wants another recipe: " + "; ".join(map(str, changes))
+        problems.append(Problem("recipe-mismatch", path, message, remedy="kbindex update"))
+    return stored
+
+
+def _stale(state: DocumentState) -> Problem:
+    remedy = UPDATE
+    if state.rule == "unreadable-document":
+        remedy = "save it as UTF-8, or add it to 'exclude' in kbindex.toml"
+    return Problem(str(state.rule), state.path, state.message, state.line, remedy)
+
+
+def _document_notices(path: str, text: str) -> Iterator[Problem]:
+    for line, message in parse_frontmatter(text).problems:
+        yield Problem("frontmatter", path, message, line)
+
+
+def _canonical_problems(state: DocumentState, recipe: Recipe) -> Iterator[Problem]:
+    """Chunk again: every canonical boundary must stand in the outline, finer ones may."""
+    assert state.text is not None
+    limits = Limits(recipe.chunk_max_tokens)
+    canonical = chunk(parse(state.text), limits, count_tokens, token_starts)
+    regions = [entry.region for entry in state.entries]
+    present = {_opening(region) for region in regions}
+    missing = [region for region in canonical if _opening(region) not in present]
+    canonical_starts = {region.char_start for region in canonical}
+    extra = [
+        r for r in regions if r.char_start not in canonical_starts and r.opens not in ("0", "t")
+    ]
+    counts = {(region.char_start, region.char_end): region.n_tokens for region in canonical}
+    miscounted = [
+        region
+        for region in regions
+        if region.char_end > region.char_start
+        and region.n_tokens != _expected_count(state.text, region, counts)
+    ]
+    for wrong, message in (
+        (missing, "a chunk does not begin where it should"),
+        (extra, "the outline names a heading that is none"),
+        (miscounted, "the outline's token count is wrong"),
+    ):
+        if wrong:
+            line = state.text.count("\n", 0, wrong[0].char_start) + 1
+            yield Problem("not-canonical", state.path, message, line, UPDATE)
+            return
+
+
+def _expected_count(text: str, region: Region, canonical: dict[tuple[int, int], int]) -> int:
+    span = (region.char_start, region.char_end)
+    return canonical[span] if span in canonical else count_tokens(text[slice(*span)])
+
+
+def _opening(region: Region) -> tuple[int, str, str]:
+    return region.char_start, region.opens, region.heading
+
+
+def _verify_rows(
+    git: Git, config: Config, snapshot: Snapshot, verdict: Verdict, holders: dict[str, str]
+) -> None:
+    assert verdict.recipe is not None
+    identity = identity_id(verdict.recipe.embedder)
+    sound: set[str] = set()
+    for source in sources(snapshot):
+        try:
+            content = read_source(git, snapshot, source, config.index_dir)
+        except DamagedIndexError as error:
+            path = f"{config.index_dir}/{source.path}"
+            message = error.message.removeprefix(f"{path}: ")
+            verdict.problems.append(
+                Problem("damaged-file", path, message, remedy=f"git checkout HEAD -- '{path}'")
+            )
+            continue
+        verdict.n_rows += len(content.rows)
+        verdict.problems += _row_problems(content, identity, config)
+        bad = set(content.bad)
+        sound.update(
+            row.key
+            for number, row in enumerate(content.rows)
+            if number not in bad and row.embedder == identity
+        )
+    missing = Counter(path for key, path in holders.items() if key not in sound)
+    for path, n_missing in sorted(missing.items()):
+        message = f"{n_missing} chunks have no vector"
+        verdict.problems.append(Problem("missing-vector", path, message, remedy=UPDATE))
+
+
+def _row_problems(content: SourceRows, identity: str, config: Config) -> Iterator[Problem]:
+    path = f"{config.index_dir}/{content.source.path}"
+    if content.bad:
+        example = content.rows[content.bad[0]]
+        message = (
+            f"{len(content.bad)} vectors are damaged, the first that of {example.path} "
+            f"({example.char_start}–{example.char_end})"
+        )
+        yield Problem("bad-vector", path, message, remedy=f"git checkout HEAD -- '{path}'")
+    n_foreign = sum(row.embedder != identity for row in content.rows)
+    if n_foreign:
+        message = f"{n_foreign} rows were made by another embedder"
+        yield Problem("foreign-vector", path, message, remedy="kbindex update")

@@ -1,0 +1,313 @@
+"""The view: the staged index as SQLite and a matrix; a query pays for neither Lance nor git.
+
+Local, derived, and safe to delete at any time. It holds the live chunks with their lines, anchors
+and words, and their vectors in a memory-mapped file. A document whose outline is stale is
+chunked here as it is staged: its words can be found, its known passages keep their vectors, and
+the coverage says what is missing. Nothing is ever embedded here.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbindex.anchors import Anchors
+from kbindex.model import Chunk, Entry, Frontmatter
+
+_SCHEMA_VERSION = 1
+_SCHEMA = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value);
+CREATE TABLE document (
+    id INTEGER PRIMARY KEY, path BLOB UNIQUE, blob TEXT, outline TEXT, recipe TEXT, stale TEXT,
+    title TEXT, type TEXT, status TEXT, tags TEXT, headings TEXT, problems TEXT
+);
+CREATE TABLE chunk (
+    id INTEGER PRIMARY KEY, document INTEGER, ordinal INTEGER, char_start INTEGER, char_end INTEGER,
+    first_line INTEGER, last_line INTEGER, tokens INTEGER, heading TEXT, anchor TEXT,
+    key BLOB, slot INTEGER
+);
+CREATE INDEX chunk_document ON chunk (document);
+CREATE TABLE slot (key BLOB PRIMARY KEY, slot INTEGER) WITHOUT ROWID;
+CREATE VIRTUAL TABLE words USING fts5 (
+    title, heading, text, tokenize = "unicode61 remove_diacritics 2"
+)
+"""
+_NO_SLOT = -1
+_SPARE_SLOTS = 2048
+"""Dead vectors that may lie in the matrix beyond as many as there are live ones."""
+
+
+@dataclass(frozen=True)
+class IndexedDocument:
+    """A document to put into the view."""
+
+    path: bytes
+    blob: str
+    outline: str | None
+    stale: str | None
+    """Why its outline doesn't stand; ``None`` when it does."""
+    text: str
+    frontmatter: Frontmatter
+    title: str | None
+    type: str | None
+    entries: Sequence[Entry]
+    chunks: Sequence[Chunk]
+
+
+class View:
+    """An open view. Writers hold the repository's lock; readers need none."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open the view in ``folder``, making it, or in memory where it can't be written."""
+        self._folder = folder
+        self.db, self._in_memory = _open(folder / f"view-{_SCHEMA_VERSION}.sqlite")
+        self._matrix: NDArray[np.float32] | None = None
+
+    def close(self) -> None:
+        self.db.close()
+
+    # Reading
+
+    def meta(self, name: str) -> str | None:
+        found = self.db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        return found[0] if found else None
+
+    def documents(self) -> dict[bytes, tuple[int, str, str | None, str]]:
+        """Return (id, blob, outline, recipe) of every document by its path."""
+        found = self.db.execute("SELECT path, id, blob, outline, recipe FROM document")
+        return {
+            path: (number, blob, outline, recipe) for path, number, blob, outline, recipe in found
+        }
+
+    def chunk_arrays(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+        """Return chunk ids, their documents' ids and their matrix rows (-1: no vector)."""
+        names = ("chunk_ids", "chunk_documents", "chunk_slots")
+        found = [
+            self.db.execute("SELECT value FROM meta WHERE name = ?", (n,)).fetchone() for n in names
+        ]
+        ids, documents, slots = (np.frombuffer(f[0] if f else b"", np.int32) for f in found)
+        return ids, documents, slots
+
+    def matrix(self, dimension: int) -> NDArray[np.float32]:
+        """Return the vectors ``(n_slots, dimension)``, memory-mapped."""
+        if self._matrix is not None:
+            return self._matrix
+        n_slots = int(self.meta("slots") or 0)
+        if n_slots == 0:
+            return np.zeros((0, dimension), np.float32)
+        file = self._folder / str(self.meta("matrix"))
+        return np.memmap(file, np.float32, "r", shape=(n_slots, dimension))
+
+    # Writing
+
+    def replace(
+        self,
+        recipe: str,
+        embedder: str,
+        about: Mapping[str, str],
+        gone: Iterable[int],
+        documents: Iterable[IndexedDocument],
+        vectors: Mapping[str, NDArray[np.float16]],
+        dimension: int,
+    ) -> None:
+        """Remove and add documents, and note what is ``about`` them, in one transaction."""
+        self.db.execute("BEGIN IMMEDIATE")
+        try:
+            if self.meta("embedder") != embedder:
+                self.db.execute("DELETE FROM slot")  # another's vectors, perhaps of another length
+                self._set_meta("slots", "0")
+            for number in gone:
+                self._remove(number)
+            for document in documents:
+                self._add(document, recipe)
+            self._assign_slots(vectors, dimension)
+            self._pack_arrays()
+            for name, value in {**about, "embedder": embedder}.items():
+                self._set_meta(name, value)
+            self.db.execute("COMMIT")
+        except BaseException:
+            self.db.execute("ROLLBACK")
+            raise
+        self._remove_old_matrices()
+
+    def set_checksum(self, checksum: str) -> None:
+        """Remember that git's index file with this checksum holds the view's state."""
+        self._set_meta("checksum", checksum)
+        self.db.commit()
+
+    def _remove(self, number: int) -> None:
+        self.db.execute(
+            "DELETE FROM words WHERE rowid IN (SELECT id FROM chunk WHERE document = ?)", (number,)
+        )
+        self.db.execute("DELETE FROM chunk WHERE document = ?", (number,))
+        self.db.execute("DELETE FROM document WHERE id = ?", (number,))
+
+    def _add(self, document: IndexedDocument, recipe: str) -> None:
+        headings = list(_headings(document))
+        matter = document.frontmatter
+        number = self.db.execute(
+            "INSERT INTO document VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                document.path,
+                document.blob,
+                document.outline,
+                recipe,
+                document.stale,
+                document.title,
+                document.type,
+                matter.status,
+                json.dumps(matter.tags),
+                json.dumps(headings),
+                "; ".join(f"line {line}: {message}" for line, message in matter.problems),
+            ),
+        ).lastrowid
+        for ordinal, (row, words) in enumerate(_chunk_rows(document)):
+            if row is None:
+                continue
+            chunk = self.db.execute(
+                "INSERT INTO chunk VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (number, ordinal, *row, _NO_SLOT),
+            ).lastrowid
+            self.db.execute(
+                "INSERT INTO words (rowid, title, heading, text) VALUES (?, ?, ?, ?)",
+                (chunk, document.title or "", *words),
+            )
+
+    def _assign_slots(self, vectors: Mapping[str, NDArray[np.float16]], dimension: int) -> None:
+        """Give new keys a row at the end of the matrix; begin a new file when much is dead."""
+        known = {bytes(k) for (k,) in self.db.execute("SELECT key FROM slot")}
+        live = {bytes(k) for (k,) in self.db.execute("SELECT DISTINCT key FROM chunk")}
+        name = self.meta("matrix")
+        new: dict[bytes, NDArray[Any]] = {
+            key: v for k, v in vectors.items() if (key := bytes.fromhex(k)) in live - known
+        }
+        if name is None or not known or len(known) > 2 * len(live) + _SPARE_SLOTS:
+            kept = self._kept_vectors(live & known, dimension) if known else {}
+            self.db.execute("DELETE FROM slot")
+            new = kept | new
+            generation = int(name.split(".")[1]) + 1 if name else 1
+            name = f"matrix-{_SCHEMA_VERSION}.{generation}.f32"
+            first = 0
+        else:
+            first = int(self.meta("slots") or 0)
+        if new:
+            self._append(name, first, np.stack(list(new.values())).astype(np.float32))
+        self.db.executemany(
+            "INSERT INTO slot VALUES (?, ?)", zip(new, range(first, first + len(new)), strict=True)
+        )
+        self._set_meta("matrix", name)
+        self._set_meta("slots", str(first + len(new)))
+        moved = "1" if first == 0 else f"slot = {_NO_SLOT}"
+        self.db.execute(
+            "UPDATE chunk SET slot = coalesce("
+            f"(SELECT s.slot FROM slot s WHERE s.key = chunk.key), {_NO_SLOT}) WHERE {moved}"
+        )
+
+    def _kept_vectors(self, keys: set[bytes], dimension: int) -> dict[bytes, NDArray[Any]]:
+        matrix = self.matrix(dimension)
+        found = self.db.execute("SELECT key, slot FROM slot")
+        return {bytes(key): matrix[slot] for key, slot in found if bytes(key) in keys}
+
+    def _append(self, name: str, first: int, vectors: NDArray[np.float32]) -> None:
+        if self._in_memory:
+            old = self._matrix if self._matrix is not None and first else vectors[:0]
+            self._matrix = np.concatenate([old, vectors])
+            return
+        file = self._folder / name
+        with file.open("r+b" if file.exists() else "wb") as stream:
+            # What an interrupted writer left beyond the recorded rows is overwritten.
+            stream.seek(first * vectors.shape[1] * 4)
+            stream.write(np.ascontiguousarray(vectors).tobytes())
+
+    def _pack_arrays(self) -> None:
+        found = self.db.execute("SELECT id, document, slot FROM chunk ORDER BY id").fetchall()
+        columns = np.array(found, dtype=np.int32).reshape(len(found), 3).T
+        for name, column in zip(
+            ("chunk_ids", "chunk_documents", "chunk_slots"), columns, strict=True
+        ):
+            self._set_meta(name, column.tobytes())
+
+    def _set_meta(self, name: str, value: str | bytes) -> None:
+        self.db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+
+    def _remove_old_matrices(self) -> None:
+        current = self.meta("matrix")
+        for file in self._folder.glob("matrix-*.f32"):
+            if file.name != current:
+                file.unlink(missing_ok=True)
+
+
+def _headings(document: IndexedDocument) -> Iterator[tuple[int, str, str, int]]:
+    """Yield (level, text, anchor, char_start) of each heading that opens a section."""
+    anchors = Anchors()
+    for entry in document.entries:
+        region = entry.region
+        if region.opens not in ("0", "t"):
+            yield int(region.opens), region.heading, anchors.add(region.heading), region.char_start
+
+
+def _chunk_rows(
+    document: IndexedDocument,
+) -> Iterator[tuple[tuple[object, ...] | None, tuple[str, str]]]:
+    """Yield the columns of each region's chunk and its words; ``None`` if it is not embedded."""
+    text = document.text
+    line_starts = (
+        np.flatnonzero(np.frombuffer(text.encode("utf-32-le"), np.uint32) == ord("\n")) + 1
+    )
+    anchors = {start: anchor for _, _, anchor, start in _headings(document)}
+    anchor: str | None = None
+    for entry, made in zip(document.entries, document.chunks, strict=True):
+        region = entry.region
+        anchor = anchors.get(region.char_start, anchor) if made.heading_path else None
+        if made.shown is None:
+            yield None, ("", "")
+            continue
+        is_metadata = region.char_end <= document.frontmatter.end
+        start, end = (
+            (0, document.frontmatter.end) if is_metadata else (region.char_start, region.char_end)
+        )
+        first, last = np.searchsorted(line_starts, (start, max(end - 1, start)), side="right") + 1
+        words = made.shown if is_metadata else text[start:end]
+        row = (
+            start,
+            end,
+            int(first),
+            int(last),
+            region.n_tokens,
+            json.dumps(made.heading_path),
+            anchor,
+            bytes.fromhex(entry.key),
+        )
+        yield row, (" ".join(made.heading_path), words)
+
+
+def _open(file: Path) -> tuple[sqlite3.Connection, bool]:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return _prepared(str(file)), False
+    except (OSError, sqlite3.OperationalError):
+        return _prepared(":memory:"), True
+    except sqlite3.DatabaseError:
+        file.unlink(missing_ok=True)
+        return _prepared(str(file)), False
+
+
+def _prepared(file: str) -> sqlite3.Connection:
+    db = sqlite3.connect(file, timeout=30, isolation_level=None)
+    if db.execute("PRAGMA user_version").fetchone()[0] != _SCHEMA_VERSION:
+        db.execute("PRAGMA journal_mode = WAL")  # readers go on while a writer works
+        db.execute("BEGIN IMMEDIATE")
+        if db.execute("PRAGMA user_version").fetchone()[0] != _SCHEMA_VERSION:
+            for statement in _SCHEMA.split(";"):
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
+        db.execute("COMMIT")
+    db.execute("PRAGMA synchronous = OFF")
+    return db
