@@ -18,13 +18,19 @@ git config user.email "demo@example.invalid"
 
 run kbindex query "why is a document's second half never invisible?" -k 3
 
-printf '\nThe spare key to the demo room hangs behind the green fire extinguisher.\n' \
-  >> bundle/troubleshooting/queries.md
-say "echo 'The spare key …' >> bundle/troubleshooting/queries.md"
+document=bundle/troubleshooting/queries.md
+say "add a section to $document"
+cat >> "$document" <<'END'
+
+## The demo room is locked
+
+The spare key of the demo room hangs behind the green fire extinguisher on the second floor.
+END
+tail -n 3 "$document"
+
 git config core.hooksPath hooks
 run git commit --quiet --all --message "Say where the spare key is"
 run git show --stat --format=%s HEAD
-run kbindex query "where can I find the door key?" -k 1
-run kbindex get troubleshooting/queries --lines "$(kbindex query 'where can I find the door key?' \
-  -k 1 --format json | python3 -c 'import json,sys; a,b=json.load(sys.stdin)["hits"][0]["lines"]; print(f"{a}:{b}")')"
+run kbindex query "how do I get into the demonstration room?" -k 1
+run kbindex get "troubleshooting/queries#the-demo-room-is-locked"
 run kbindex check

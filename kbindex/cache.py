@@ -14,8 +14,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from kbindex.model import Entry
-
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -122,11 +120,6 @@ def unpack_keys(packed: bytes) -> Iterator[str]:
     digits = packed.hex()
     width = 2 * _KEY_BYTES
     return (digits[at : at + width] for at in range(0, len(digits), width))
-
-
-def embedded_keys(entries: Iterable[Entry]) -> list[str]:
-    """Return the keys of the entries that have a vector."""
-    return [entry.key for entry in entries if entry.key != "-"]
 
 
 def _batches(items: list[bytes]) -> Iterator[list[bytes]]:

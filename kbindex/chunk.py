@@ -24,9 +24,6 @@ from numpy.typing import NDArray
 from kbindex.model import CONTINUES_SECTION, CONTINUES_TABLE, Block, Document, Region
 from kbindex.okf import metadata_pieces
 
-VERSION = 1
-"""Raise when the same document and limits would give other regions."""
-
 CountTokens = Callable[[str], int]
 TokenStarts = Callable[[str], NDArray[np.int64]]
 

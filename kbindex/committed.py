@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,7 +61,7 @@ def read_source(git: Git, snapshot: Snapshot, source: Source, index_dir: str) ->
     path = f"{index_dir}/{source.path}"
     try:
         if source.wal_blob is None:
-            with extracted_table(git, snapshot) as folder:
+            with extracted_table(git, snapshot.table) as folder:
                 from kbindex.table import read_rows
 
                 rows, vectors = read_rows(folder)
@@ -82,6 +82,7 @@ def load_committed(
     cache: Cache,
     embedder: str,
     index_dir: str,
+    *,
     tolerant: bool = False,
 ) -> set[str]:
     """Return the keys that have a sound vector of ``embedder``; the cache holds them afterwards.
@@ -121,16 +122,16 @@ def _remember(content: SourceRows, cache: Cache, embedder: str) -> None:
 
 
 class extracted_table:  # noqa: N801  a context manager, used like a function
-    """The table's files of a snapshot in a temporary folder, to open or to append to."""
+    """A table's files, given as blobs by name, in a temporary folder to open or append to."""
 
-    def __init__(self, git: Git, snapshot: Snapshot) -> None:
-        self._git, self._snapshot = git, snapshot
+    def __init__(self, git: Git, table: Mapping[str, str]) -> None:
+        self._git, self._table = git, table
 
     def __enter__(self) -> Path:
         self._scratch = tempfile.TemporaryDirectory(prefix="kbindex-")
         folder = Path(self._scratch.name)
-        names = list(self._snapshot.table)
-        contents = self._git.read_blobs([self._snapshot.table[name] for name in names])
+        names = list(self._table)
+        contents = self._git.read_blobs(self._table.values())
         for name, (_, content) in zip(names, contents, strict=True):
             _refuse_pointer(content)
             file = folder / TABLE / name

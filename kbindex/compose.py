@@ -15,11 +15,9 @@ from kbindex.model import CONTINUES_TABLE, SEPARATOR, Chunk, Frontmatter, Region
 from kbindex.okf import match_heading, metadata_pieces
 from kbindex.tokens import count_tokens, token_starts
 
-VERSION = 1
-"""Raise when the same region would be shown otherwise."""
-
 CONTEXT_TOKENS = 64
 
+_WHITE_SPACE = "\ufeff \t\r\n"
 _DELIMITER_ROW = re.compile(r"[ \t]*[|:-][ \t|:-]*")
 
 
@@ -49,9 +47,11 @@ def compose(text: str, frontmatter: Frontmatter, regions: Sequence[Region]) -> l
             lines.append(_capped(header))
         following = regions[index + 1] if index + 1 < len(regions) else None
         next_parts = contexts[index + 1 - first] if following else ()
-        shown = (
-            None if _is_silent(region, body, following, next_parts) else "\n".join([*lines, body])
-        )
+        shown = None
+        if not _is_silent(region, body, following, next_parts):
+            # White space at the end would give a passage another key when a section is added
+            # below it, and says nothing.
+            shown = "\n".join([*lines, body.rstrip(_WHITE_SPACE)])
         chunks.append(Chunk(region, path, shown))
     return chunks
 
@@ -116,7 +116,7 @@ def _is_silent(
 
     White space, and a heading directly above a deeper one whose context repeats it whole.
     """
-    if not body.strip("\ufeff \t\r\n"):
+    if not body.strip(_WHITE_SPACE):
         return True
     if region.opens in ("0", CONTINUES_TABLE) or following is None:
         return False

@@ -33,6 +33,11 @@ def outline_path(index_dir: str, document_path: str) -> str:
     return f"{index_dir}/{OUTLINES}/{document_path}{_OUTLINE_SUFFIX}"
 
 
+def document_of_outline(index_dir: str, path: str) -> str:
+    """Return the document, below the bundle, that an outline's path stands for."""
+    return path.removeprefix(f"{index_dir}/{OUTLINES}/").removesuffix(_OUTLINE_SUFFIX)
+
+
 def has_outline_path(document_path: str) -> bool:
     """Whether a file system can hold the outline's name."""
     name = document_path.rsplit("/", 1)[-1]

@@ -12,11 +12,18 @@ from dataclasses import asdict, dataclass
 from functools import cache
 
 from kbindex import __version__
+from kbindex.config import Config
 from kbindex.errors import DamagedIndexError, RecipeError
 from kbindex.model import EmbedderIdentity, Recipe
 
 FORMAT = 1
 """The format on disk that this version reads and writes (bundle/reference/recipe.md)."""
+
+CHUNKER_VERSION = 1
+"""Raise when ``chunk`` would give other regions for the same document and limits."""
+
+COMPOSITION_VERSION = 1
+"""Raise when ``compose`` would show the embedder another text for the same region."""
 
 TOKENIZER = "cl100k_base"
 
@@ -31,6 +38,18 @@ class RecipeChange:
 
     def __str__(self) -> str:
         return f"{self.part}: {self.before} → {self.after}"
+
+
+def wanted_recipe(config: Config, embedder: EmbedderIdentity) -> Recipe:
+    """Return the recipe that a configuration and this version of kbindex make."""
+    return Recipe(
+        embedder=embedder,
+        chunk_tokens=config.chunk_tokens,
+        chunk_max_tokens=config.max_tokens,
+        format=FORMAT,
+        chunker=CHUNKER_VERSION,
+        composition=COMPOSITION_VERSION,
+    )
 
 
 def render_recipe(recipe: Recipe) -> str:

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kbindex.build import wanted_recipe
 from kbindex.chunk import Limits, chunk
 from kbindex.committed import SourceRows, read_source, sources
 from kbindex.config import Config
@@ -21,7 +20,7 @@ from kbindex.layout import RECIPE
 from kbindex.model import DocumentState, Problem, Recipe, Region, Snapshot
 from kbindex.okf import parse, parse_frontmatter
 from kbindex.plan import compare
-from kbindex.recipe import compare_recipes, identity_id
+from kbindex.recipe import compare_recipes, identity_id, wanted_recipe
 from kbindex.snapshot import read_recipe
 from kbindex.tokens import count_tokens, token_starts
 
@@ -102,7 +101,7 @@ def _recipe(git: Git, config: Config, snapshot: Snapshot, problems: list[Problem
     if stored is None:
         return None
     try:
-        wanted = wanted_recipe(config, load_embedder(config.embedder))
+        wanted = wanted_recipe(config, load_embedder(config.embedder).identity)
     except KbindexError as error:
         problems.append(Problem("recipe-mismatch", path, error.message, remedy=error.remedy))
         return stored

@@ -12,6 +12,7 @@ from kbindex.errors import ExitCode, RefusedError
 from kbindex.git import Git
 from kbindex.repository import Repository
 from kbindex.snapshot import read_config
+from kbindex.store import Checkpoint
 
 
 def checkpoint(directory: Path | None) -> ExitCode:
@@ -21,7 +22,7 @@ def checkpoint(directory: Path | None) -> ExitCode:
         raise RefusedError("a merge, rebase, cherry-pick or revert is under way", "finish it first")
     tree = git.write_tree()
     repository = Repository(git, read_config(git, tree, dict(os.environ)))
-    options = Options(may_change_recipe=False, force_checkpoint=True)
+    options = Options(may_change_recipe=False, checkpoint=Checkpoint.NOW)
     with repository.lock():
         _, report = run_update(repository, tree, options, stage=True)
     put("the WAL was folded into the table" if report.checkpointed else "the WAL is empty")

@@ -102,6 +102,7 @@ def _update(repository: Repository, tree: str, stage: bool) -> list[str] | None:
     from kbindex.build import Options
     from kbindex.commands.update import run_update
     from kbindex.snapshot import read_snapshot
+    from kbindex.store import Checkpoint
 
     git, config = repository.git, repository.config
     snapshot = read_snapshot(git, tree, config)
@@ -109,10 +110,11 @@ def _update(repository: Repository, tree: str, stage: bool) -> list[str] | None:
         return []  # no bundle here (yet): nothing to keep fresh
     default = config.default_branch or git.default_branch()
     is_default = default is not None and git.branch() == default
+    may_checkpoint = is_default and not git.is_mid_operation()
     options = Options(
         may_change_recipe=False,
         max_embedded=config.hook_max_chunks,
-        may_checkpoint=is_default and not git.is_mid_operation(),
+        checkpoint=Checkpoint.WHEN_DUE if may_checkpoint else Checkpoint.NEVER,
     )
     with repository.lock():
         changed, report = run_update(repository, tree, options, stage=stage)

@@ -1,0 +1,99 @@
+"""Document → a new outline whose every passage the embedder accepts.
+
+The boundaries come from ``chunk`` and don't depend on the embedder. Where its own tokenizer counts
+more than it takes, a passage is cut further, never cut off, and the outline shows the finer lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from kbindex.chunk import Limits, chunk, refine
+from kbindex.compose import compose
+from kbindex.embed import Embedder
+from kbindex.model import NOT_EMBEDDED, Chunk, Document, DocumentState, Entry, Region
+from kbindex.okf import parse
+from kbindex.outline import make_entries
+from kbindex.tokens import count_tokens, token_starts
+
+_ROUNDS = 12
+"""Each takes at least 30% off what is over the limit; 0.7¹² is a seventieth."""
+
+WhichKnown = Callable[[Iterable[str]], set[str]]
+
+
+class DoesNotFit(Exception):
+    """A passage is over the embedder's limit however small it is cut; ``line`` is where."""
+
+    def __init__(self, line: int) -> None:
+        super().__init__("a passage can't be made to fit the embedder's limit")
+        self.line = line
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A document with the outline that it is to have."""
+
+    path: str
+    blob: str
+    outline: str | None
+    """The blob id of the outline it has now."""
+    entries: Sequence[Entry]
+    chunks: Sequence[Chunk]
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys of its embedded regions, in order."""
+        return [entry.key for entry in self.entries if entry.key != NOT_EMBEDDED]
+
+
+def draft_document(
+    state: DocumentState, limits: Limits, embedder: Embedder, which_known: WhichKnown
+) -> Draft:
+    """Return the new outline of a document. Raises DoesNotFit.
+
+    ``which_known`` names the keys among those given that have a vector already: they fit.
+    """
+    assert state.text is not None
+    document = parse(state.text)
+    regions = chunk(document, limits, count_tokens, token_starts)
+    over: dict[int, int] = {}
+    for _ in range(_ROUNDS):
+        chunks = compose(document.text, document.frontmatter, regions)
+        entries = make_entries(chunks, embedder.identity)
+        over = _over_limit(chunks, entries, embedder, which_known)
+        if not over:
+            return Draft(state.path, state.blob, state.outline, entries, chunks)
+        regions = list(_refined(document, regions, over, embedder.max_tokens))
+    first = regions[min(over)].char_start if min(over) < len(regions) else 0
+    raise DoesNotFit(state.text.count("\n", 0, first) + 1)
+
+
+def _over_limit(
+    chunks: Sequence[Chunk],
+    entries: Sequence[Entry],
+    embedder: Embedder,
+    which_known: WhichKnown,
+) -> dict[int, int]:
+    """Return the numbers of chunks that the embedder would not take, with their tokens."""
+    numbers = {entry.key: number for number, entry in enumerate(entries)}
+    numbers.pop(NOT_EMBEDDED, None)
+    over = {}
+    for key in numbers.keys() - which_known(numbers):
+        n_tokens = embedder.count_tokens(chunks[numbers[key]].shown or "")
+        if n_tokens > embedder.max_tokens:
+            over[numbers[key]] = n_tokens
+    return over
+
+
+def _refined(
+    document: Document, regions: Sequence[Region], over: dict[int, int], limit: int
+) -> Iterator[Region]:
+    for number, region in enumerate(regions):
+        if number in over:
+            share = min(limit / over[number] * 0.9, 0.7)
+            maximum = max(int(region.n_tokens * share), 2)
+            yield from refine(document, region, maximum, count_tokens, token_starts)
+        else:
+            yield region

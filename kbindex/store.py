@@ -1,0 +1,151 @@
+"""Where new rows go: one WAL file for a hook run, or the table at a checkpoint.
+
+Rows are only ever added. A checkpoint appends what the table lacks as one version and empties the
+WAL; the WAL files of a commit that failed or is repeated are folded into the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum, auto
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbindex.cache import Cache
+from kbindex.committed import (
+    Source,
+    SourceRows,
+    cached_keys,
+    extracted_table,
+    read_source,
+    sources,
+    table_files,
+)
+from kbindex.config import Config
+from kbindex.errors import DamagedIndexError
+from kbindex.git import Git
+from kbindex.layout import TABLE, WAL
+from kbindex.model import Row, Snapshot
+
+Changes = dict[str, bytes | None]
+"""Index files by their path from the repository's root; ``None`` removes one."""
+
+Vectors = Mapping[str, NDArray[np.float16]]
+Anchor = Callable[[set[str]], Iterable[Row]]
+"""Gives rows for keys, anchored in the documents as they are now; unknown keys are left out."""
+
+
+class Checkpoint(Enum):
+    """Whether this run may fold the WAL into the table."""
+
+    NEVER = auto()
+    WHEN_DUE = auto()
+    NOW = auto()
+
+
+class RowStore:
+    """The rows of one snapshot under one embedder's identity."""
+
+    def __init__(
+        self, git: Git, config: Config, snapshot: Snapshot, cache: Cache, embedder: str
+    ) -> None:
+        self._git, self._config, self._snapshot = git, config, snapshot
+        self._cache, self._embedder = cache, embedder
+        self._folder = config.index_dir
+
+    def start_table(self, rows: Sequence[Row], vectors: Vectors) -> Changes:
+        """Return the changes that replace table and WAL by a new table of ``rows``."""
+        changes: Changes = dict.fromkeys(f"{self._folder}/{WAL}/{n}" for n in self._snapshot.wal)
+        changes |= dict.fromkeys(f"{self._folder}/{TABLE}/{n}" for n in self._snapshot.table)
+        return changes | self._append({}, rows, vectors)
+
+    def add(
+        self, rows: Sequence[Row], vectors: Vectors, checkpoint: Checkpoint, anchor: Anchor
+    ) -> tuple[Changes, bool]:
+        """Return the changes that add ``rows`` and whether they are a checkpoint."""
+        repeated = self._repeated_files() if rows else []
+        if self._is_due(checkpoint, len(repeated), bool(rows)):
+            return self._checkpoint(rows, vectors, anchor)
+        if not rows:
+            return {}, False
+        from kbindex.wal import encode_wal
+
+        all_rows, all_vectors, changes = self._folded(rows, vectors, repeated)
+        name, content = encode_wal(all_rows, _stack(all_rows, all_vectors))
+        return changes | {f"{self._folder}/{WAL}/{name}": content}, False
+
+    def _is_due(self, checkpoint: Checkpoint, n_folded: int, adds_file: bool) -> bool:
+        every = self._config.checkpoint_every
+        n_files = len(self._snapshot.wal) - n_folded + adds_file
+        due = adds_file and 0 < every <= n_files
+        return checkpoint == Checkpoint.NOW or (checkpoint == Checkpoint.WHEN_DUE and due)
+
+    def _repeated_files(self) -> list[Source]:
+        """Return the WAL files that are staged but not in HEAD, unless a merge brought them."""
+        if self._git.is_mid_operation():
+            return []
+        head = self._git.head_tree()
+        listed = self._git.list_tree(head, f"{self._folder}/{WAL}") if head else ()
+        in_head = {oid for _, oid, _ in listed}
+        return [s for s in sources(self._snapshot) if s.wal_blob and s.wal_blob not in in_head]
+
+    def _checkpoint(
+        self, rows: Sequence[Row], vectors: Vectors, anchor: Anchor
+    ) -> tuple[Changes, bool]:
+        found = sources(self._snapshot)
+        wal = [source for source in found if source.wal_blob]
+        gathered, all_vectors, changes = self._folded(rows, vectors, wal)
+        in_table = {
+            key
+            for source in found
+            if source.wal_blob is None
+            for key in cached_keys(self._cache, source, self._embedder)
+        }
+        moved = [row for row in gathered if row.key not in in_table]
+        anchored = {row.key: row for row in anchor({row.key for row in moved})}
+        moved = [anchored.get(row.key, row) for row in moved]
+        if moved:
+            changes |= self._append(self._snapshot.table, moved, all_vectors)
+        return changes, bool(changes)
+
+    def _folded(
+        self, rows: Sequence[Row], vectors: Vectors, files: Sequence[Source]
+    ) -> tuple[list[Row], Vectors, Changes]:
+        """Return the rows with those of WAL ``files`` added, and the removal of the files."""
+        gathered = {row.key: row for row in rows}
+        all_vectors = dict(vectors)
+        changes: Changes = {}
+        for file in files:
+            content = read_source(self._git, self._snapshot, file, self._folder)
+            changes[f"{self._folder}/{file.path}"] = None
+            for number in self._sound(content):
+                row = content.rows[number]
+                if gathered.setdefault(row.key, row) is row:
+                    all_vectors[row.key] = content.vectors[number]
+        return list(gathered.values()), all_vectors, changes
+
+    def _sound(self, content: SourceRows) -> list[int]:
+        bad = set(content.bad)
+        return [
+            number
+            for number, row in enumerate(content.rows)
+            if number not in bad and row.embedder == self._embedder
+        ]
+
+    def _append(self, table: Mapping[str, str], rows: Sequence[Row], vectors: Vectors) -> Changes:
+        from kbindex.table import append_rows
+
+        folder = f"{self._folder}/{TABLE}"
+        with extracted_table(self._git, table) as scratch:
+            try:
+                append_rows(scratch, rows, _stack(rows, vectors))
+            except ValueError as error:
+                raise DamagedIndexError(folder, str(error)) from None
+            files = table_files(scratch)
+        changes: Changes = dict.fromkeys(f"{folder}/{name}" for name in table.keys() - files.keys())
+        return changes | {f"{folder}/{name}": content for name, content in files.items()}
+
+
+def _stack(rows: Sequence[Row], vectors: Vectors) -> NDArray[np.float16]:
+    return np.stack([vectors[row.key] for row in rows])

@@ -1,0 +1,168 @@
+"""Real repositories in temporary folders, isolated from the machine's git configuration."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+AUTHOR = {
+    "GIT_AUTHOR_NAME": "Ada",
+    "GIT_AUTHOR_EMAIL": "ada@example.invalid",
+    "GIT_AUTHOR_DATE": "2026-01-02T03:04:05Z",
+    "GIT_COMMITTER_NAME": "Ada",
+    "GIT_COMMITTER_EMAIL": "ada@example.invalid",
+    "GIT_COMMITTER_DATE": "2026-01-02T03:04:05Z",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_SYSTEM": os.devnull,
+}
+
+
+@dataclass(frozen=True)
+class Done:
+    """A finished process."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class Repo:
+    """A git repository with a bundle, driven through the real programs."""
+
+    def __init__(self, root: Path, environment: dict[str, str]) -> None:
+        self.root = root
+        self.environment = environment
+
+    def git(self, *arguments: str, check: bool = True, stdin: bytes | None = None) -> str:
+        done = subprocess.run(
+            ["git", *arguments],
+            cwd=self.root,
+            env=self.environment,
+            input=stdin,
+            capture_output=True,
+            check=False,
+        )
+        if check and done.returncode:
+            raise AssertionError(f"git {' '.join(arguments)}: {done.stdout!r} {done.stderr!r}")
+        return (done.stdout + (b"" if check else done.stderr)).decode("utf-8", "surrogateescape")
+
+    def kbindex(self, *arguments: str, cwd: Path | None = None, **variables: str) -> Done:
+        """Run the command line in a process of its own."""
+        done = subprocess.run(
+            [sys.executable, "-m", "kbindex", *arguments],
+            cwd=cwd or self.root,
+            env=self.environment | variables,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+        return Done(
+            done.returncode,
+            done.stdout.decode("utf-8", "surrogateescape"),
+            done.stderr.decode("utf-8", "surrogateescape"),
+        )
+
+    def write(self, path: str, text: str | bytes) -> Path:
+        """Write a file byte for byte: newlines stay as they are."""
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return file
+
+    def commit(self, message: str = "a change", *options: str) -> str:
+        """Stage everything and commit it, hooks included. Returns the commit."""
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--allow-empty", "--message", message, *options)
+        return self.git("rev-parse", "HEAD").strip()
+
+    def blob(self, path: str, revision: str = "HEAD") -> bytes:
+        done = subprocess.run(
+            ["git", "cat-file", "blob", f"{revision}:{path}"],
+            cwd=self.root,
+            env=self.environment,
+            capture_output=True,
+            check=True,
+        )
+        return done.stdout
+
+    def files(self, folder: str = "", revision: str = "HEAD") -> list[str]:
+        listing = self.git("ls-tree", "-r", "-z", "--name-only", revision, "--", folder or ".")
+        return [path for path in listing.split("\0") if path]
+
+
+@pytest.fixture
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A process environment with a home of its own and our ``kbindex`` first on PATH."""
+    home = tmp_path_factory.mktemp("home")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("GIT_", "KBINDEX_"))}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}"
+    cache = {"PRE_COMMIT_HOME": str(home / "pre-commit"), "PYTHONDONTWRITEBYTECODE": "1"}
+    return kept | AUTHOR | cache | {"HOME": str(home), "PATH": path}
+
+
+@pytest.fixture
+def make_repo(tmp_path: Path, environment: dict[str, str]) -> Callable[[str], Repo]:
+    """Make empty repositories on branch ``main``, configured for the ``hash`` embedder."""
+
+    def make(name: str = "repo", embedder: str = "hash") -> Repo:
+        root = tmp_path / name
+        root.mkdir()
+        repo = Repo(root, environment)
+        repo.git("init", "--quiet", "--initial-branch=main")
+        if embedder != "builtin":
+            repo.write("kbindex.toml", f'embedder = "{embedder}"\n')
+        return repo
+
+    return make
+
+
+@pytest.fixture
+def repo(make_repo: Callable[[str], Repo]) -> Repo:
+    return make_repo("repo")
+
+
+NOTE = """\
+---
+type: Note
+title: Lamps
+description: How the lamps of the tower are kept.
+tags: [tower, light]
+---
+
+The lamps burn paraffin.
+
+## Cleaning
+
+Wipe the lenses each morning.
+
+## Notes
+
+Spare wicks are in the cellar.
+
+## Notes
+
+The cellar key hangs by the door.
+"""
+
+
+@pytest.fixture
+def indexed(repo: Repo) -> Repo:
+    """A repository of three documents whose index is committed and whose native hooks are on."""
+    repo.write("bundle/lamps.md", NOTE)
+    repo.write("bundle/ops/rota.md", "# Rota\n\nInes has Monday.\n\n## Swaps\n\nAsk Jonas first.\n")
+    repo.write("bundle/plain.md", "Just a paragraph, without any heading.\n")
+    done = repo.kbindex("init", "--hooks", "native")
+    assert done.code == 0, done.err
+    repo.commit("first")
+    return repo
