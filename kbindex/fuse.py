@@ -29,7 +29,7 @@ class Candidate:
     lexical: float | None
     """BM25 as a share of what the query could reach."""
     dense: float | None
-    """The similarity rescaled over the candidates, 0–1."""
+    """The similarity, beside words rescaled over the candidates, 0–1."""
     matched_by: tuple[str, ...]
 
 
@@ -59,7 +59,8 @@ def fuse(
     where a chunk has no vector and is ``None`` where there is no dense half. ``weight`` is that
     of the dense half, 0–1.
     """
-    low, high = _range(similarities, dense)
+    # Cosines of one model crowd into a narrow band; beside words they need its whole width.
+    low, high = _range(similarities, dense) if weight < 1.0 else (0.0, 1.0)
     is_dense = set(dense)
     found = []
     for place in sorted({*dense, *lexical}):
