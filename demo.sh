@@ -31,6 +31,6 @@ tail -n 3 "$document"
 git config core.hooksPath hooks
 run git commit --quiet --all --message "Say where the spare key is"
 run git show --stat --format=%s HEAD
-run kbindex query "how do I get into the demonstration room?" -k 1
+run kbindex query "where is the key of the demo room?" -k 1
 run kbindex get "troubleshooting/queries#the-demo-room-is-locked"
 run kbindex check

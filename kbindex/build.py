@@ -24,7 +24,7 @@ from kbindex.errors import DamagedIndexError, RefusedError
 from kbindex.git import Git
 from kbindex.layout import CONSTANT_FILES, RECIPE, document_of_outline, outline_path
 from kbindex.model import Chunk, DocumentState, Entry, Problem, Row, Snapshot
-from kbindex.outline import render_outline
+from kbindex.outline import count_recontexted, render_outline
 from kbindex.plan import compare
 from kbindex.recipe import (
     RecipeChange,
@@ -51,6 +51,8 @@ class Report:
     """Chunks of documents whose outline stands."""
     n_embedded: int = 0
     n_calls: int = 0
+    n_recontexted: int = 0
+    """Chunks whose text stayed, but not the title, a heading or a table header above it."""
     checkpointed: bool = False
     recipe_changes: list[RecipeChange] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
@@ -105,6 +107,7 @@ class Build:
         self._embed(drafts, missing)
         drafts = [draft for draft in drafts if self._is_complete(draft)]
         self._tell(fresh, drafts, missing)
+        self._report.n_recontexted = self._count_recontexted(drafts)
         # A recipe advances with every document covered by it, or the old index stays whole.
         is_incomplete = bool(self._report.recipe_changes and self._report.problems)
         if self._options.dry_run or is_incomplete:
@@ -311,6 +314,21 @@ class Build:
             else:
                 report.renamed.append((self._document_of(before), draft.path))
         report.deleted = sorted(map(self._document_of, gone.values()))
+
+    def _count_recontexted(self, drafts: Sequence[Draft]) -> int:
+        head = self._git.head_tree()
+        if head is None or not drafts:
+            return 0
+        blobs = self._git.object_ids(head, *(draft.path for draft in drafts))
+        n_chunks = 0
+        for draft, blob in zip(drafts, blobs, strict=True):
+            if blob is None or draft.outline is None or blob == draft.blob:
+                continue
+            before = self._git.read_blob(blob).decode("utf-8", "replace")
+            listing = self._git.read_blob(draft.outline).decode("utf-8", "replace")
+            after = self._git.read_blob(draft.blob).decode("utf-8", "replace")
+            n_chunks += count_recontexted(before, listing, after, draft.entries)
+        return n_chunks
 
     def _document_of(self, outline: str) -> str:
         below = document_of_outline(self._config.index_dir, outline)

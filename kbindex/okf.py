@@ -115,6 +115,31 @@ def parse_frontmatter(text: str) -> Frontmatter:
     return _read_mapping(node, end)
 
 
+def nested_headings(text: str) -> list[tuple[int, str]]:
+    """Return (char_start, text) of the headings inside lists and quotes.
+
+    They open no section, but GitHub gives them anchors, which counts for repeated ones.
+    """
+    if not _MAYBE_NESTED.search(text):
+        return []
+    body_start = parse_frontmatter(text).end
+    body_start += text.startswith(_BOM, body_start)
+    lines = [body_start + start for start in _line_starts(text[body_start:])]
+    found = []
+    tokens = _markdown().parse(text[body_start:])
+    for index, token in enumerate(tokens):
+        if token.type == "heading_open" and token.level > 0 and token.map:
+            found.append((lines[token.map[0]], _one_line(tokens[index + 1].content)))
+    return found
+
+
+# A heading after a quote or list marker, or indented as in a list item; costs no parse elsewhere.
+_MAYBE_NESTED = re.compile(
+    r"^(?:[ \t]+|[ \t]*(?:[>*+-]|\d{1,9}[.)])[ \t>*+\-0-9.)]*)(?:\#{1,6}[ \t]|[=-]+[ \t]*\r?$)",
+    re.MULTILINE,
+)
+
+
 def match_heading(source: str, level: int) -> tuple[str, int] | None:
     """Return the heading of ``level`` that ``source`` begins with: its text, and where it ends.
 

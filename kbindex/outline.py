@@ -67,6 +67,24 @@ def parse_outline(text: str) -> list[Entry]:
     return entries
 
 
+def count_recontexted(before: str, outline: str, after: str, entries: Sequence[Entry]) -> int:
+    """Return how many chunks have another key though their own text is that of a chunk before.
+
+    ``outline`` is that of the text ``before``, ``entries`` that of the text ``after``.
+    """
+    try:
+        old = parse_outline(outline)
+    except OutlineMismatch:
+        return 0
+    old_keys = {entry.key for entry in old}
+    old_texts = {before[entry.region.char_start : entry.region.char_end].rstrip() for entry in old}
+    return sum(
+        entry.key not in old_keys
+        and after[entry.region.char_start : entry.region.char_end].rstrip() in old_texts
+        for entry in entries
+    )
+
+
 def make_entries(chunks: Sequence[Chunk], identity: EmbedderIdentity) -> list[Entry]:
     """Return the outline's entries for composed chunks."""
     return [

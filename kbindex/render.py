@@ -112,7 +112,7 @@ def _hit_text(hit: Hit, explain: bool) -> str:
 
 
 def render_check(
-    rev: str | None,
+    rev: str,
     n_documents: int,
     n_chunks: int,
     problems: Sequence[Problem],

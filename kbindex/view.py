@@ -246,11 +246,19 @@ class View:
 
 def _headings(document: IndexedDocument) -> Iterator[tuple[int, str, str, int]]:
     """Yield (level, text, anchor, char_start) of each heading that opens a section."""
+    from kbindex.okf import nested_headings  # brings a Markdown parser, which a query can spare
+
     anchors = Anchors()
+    nested = iter([*nested_headings(document.text), (len(document.text), "")])
+    at, text = next(nested)
     for entry in document.entries:
         region = entry.region
-        if region.opens not in ("0", "t"):
-            yield int(region.opens), region.heading, anchors.add(region.heading), region.char_start
+        if region.opens in ("0", "t"):
+            continue
+        while at < region.char_start:
+            anchors.add(text)
+            at, text = next(nested)
+        yield int(region.opens), region.heading, anchors.add(region.heading), region.char_start
 
 
 def _chunk_rows(

@@ -21,7 +21,7 @@ def check(directory: Path | None, rev: str | None, form: Format, *, strict: bool
         verdict.problems += worktree_damage(repository.git, repository.config)
     put(
         render_check(
-            rev,
+            rev or snapshot.tree,
             verdict.n_documents,
             verdict.n_chunks,
             verdict.problems,

@@ -87,6 +87,11 @@ def render_report(report: Report, dry_run: bool = False) -> str:
         f"chunks: {report.n_chunks} in all, {report.n_kept} kept, {report.n_reused} reused, "
         f"{report.n_embedded} {verb} in {report.n_calls} calls"
     )
+    if report.n_recontexted:
+        lines.append(
+            f"of these, {report.n_recontexted} because a title, a heading or a table header above "
+            "them changed"
+        )
     if report.checkpointed:
         lines.append("checkpoint: the WAL was folded into the table")
     return "\n".join(lines)
