@@ -21,7 +21,14 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from kbindex.model import CONTINUES_SECTION, CONTINUES_TABLE, Block, Document, Region
+from kbindex.model import (
+    CONTINUES_SECTION,
+    CONTINUES_TABLE,
+    Block,
+    Document,
+    Heading,
+    Region,
+)
 from kbindex.okf import metadata_pieces
 
 CountTokens = Callable[[str], int]
@@ -41,6 +48,10 @@ _LINE_START = re.compile(r"(?:\r\n?|\n)+")
 _WORD_START = re.compile(r"(?<=\s)(?=\S)|(?<=[\u3040-\u30ff\u3400-\u9fff\uff66-\uff9f])(?=\w)")
 
 
+_SLACK = 4
+"""Tokens that a piece counted alone may have more than counted as a part of its document."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Sizes in cl100k tokens of the chunk's own text."""
@@ -58,15 +69,17 @@ def chunk(
 ) -> list[Region]:
     """Return the regions of ``document`` in order; their spans add up to its whole text."""
     cutter = _Cutter(document, starts)
-    headings = {heading.char_start: heading for heading in document.headings}
+    openings = [h for h in document.headings if cutter.is_opening(h, limits)]
+    headings = {heading.char_start: heading for heading in openings}
     regions: list[Region] = []
-    for begin, end in _sections(document):
+    for begin, end in _sections(document, openings):
         opening = headings.get(begin)
         opens = str(opening.level) if opening else CONTINUES_SECTION
         heading = opening.text if opening else ""
         # Blank lines or a byte order mark before the first block belong to its region.
         begin = 0 if not regions and not document.frontmatter.end else begin
-        for start, stop, continues in cutter.cut_section(begin, end, limits):
+        keep = opening.char_end if opening else begin
+        for start, stop, continues in cutter.cut_section(begin, end, limits, keep):
             n_tokens = count(document.text[start:stop])
             regions.append(Region(start, stop, n_tokens, continues or opens, heading))
             opens, heading = CONTINUES_SECTION, ""
@@ -78,20 +91,28 @@ def refine(
 ) -> list[Region]:
     """Cut ``region`` further, to at most ``maximum`` tokens a piece; it may stay as it is."""
     cutter = _Cutter(document, starts)
-    limits = Limits(maximum)
-    in_table = region.opens == CONTINUES_TABLE or cutter.is_table(region.char_start)
-    pieces = list(cutter.cut(region.char_start, region.char_end, limits, in_table))
-    text = document.text
-    rest = CONTINUES_TABLE if in_table else CONTINUES_SECTION
+    begin, end, limits = region.char_start, region.char_end, Limits(maximum)
+    table = cutter.cut_table_at(region)
+    keep = cutter.heading_end(region)
+    if table is not None:
+        keep = max(keep, table.item_starts[0])
+        pieces = [
+            (*piece, CONTINUES_TABLE) for piece in cutter.cut(begin, end, limits, keep, table)
+        ]
+    else:
+        pieces = [
+            (start, stop, continues or CONTINUES_SECTION)
+            for start, stop, continues in cutter.cut_section(begin, end, limits, keep)
+        ]
     return [
         Region(
             start,
-            end,
-            count(text[start:end]),
-            rest if index else region.opens,
+            stop,
+            count(document.text[start:stop]),
+            opens if index else region.opens,
             "" if index else region.heading,
         )
-        for index, (start, end) in enumerate(pieces)
+        for index, (start, stop, opens) in enumerate(pieces)
     ]
 
 
@@ -104,9 +125,9 @@ def _frontmatter_regions(document: Document, count: CountTokens) -> Iterator[Reg
             yield Region(end if index else 0, end, count(piece), CONTINUES_SECTION)
 
 
-def _sections(document: Document) -> Iterator[tuple[int, int]]:
+def _sections(document: Document, openings: Sequence[Heading]) -> Iterator[tuple[int, int]]:
     """Yield the span of each section's own text; the first may stand before any heading."""
-    starts = [heading.char_start for heading in document.headings]
+    starts = [heading.char_start for heading in openings]
     body, end = document.frontmatter.end, len(document.text)
     first = starts[0] if starts else end
     if document.text[body:first].strip("\ufeff \t\r\n") or (not starts and body < end):
@@ -122,80 +143,129 @@ class _Cutter:
         self._blocks = document.blocks
         self._block_starts = [block.char_start for block in document.blocks]
         self._tokens = starts(document.text)
+        self._heading_ends = {h.char_start: h.char_end for h in document.headings}
         self._code_points = np.frombuffer(document.text.encode("utf-32-le"), dtype=np.uint32)
 
-    def is_table(self, start: int) -> bool:
-        block = self._block_at(start)
-        return block is not None and block.kind == "table" and block.char_start == start
+    def is_opening(self, heading: Heading, limits: Limits) -> bool:
+        """Whether a heading is short enough to be one: a longer one is cut like any text."""
+        return self._n_tokens(heading.char_start, heading.char_end) <= limits.clearance
+
+    def heading_end(self, region: Region) -> int:
+        """Return where the heading of ``region`` ends, its beginning if it opens none."""
+        if region.opens in (CONTINUES_SECTION, CONTINUES_TABLE):
+            return region.char_start
+        starts = (s for s in self._block_starts if region.char_start <= s < region.char_end)
+        return self._heading_ends[next(starts)]
+
+    def cut_table_at(self, region: Region) -> Block | None:
+        """Return the table that ``region`` holds a piece of, if others hold the rest."""
+        for block, _, stop in self._blocks_within(region.char_start, len(self._text)):
+            if block.char_start >= region.char_end:
+                return None
+            is_piece = region.opens == CONTINUES_TABLE or stop > region.char_end
+            if block.kind == "table" and is_piece:
+                return block
+        return None
 
     def cut_section(
-        self, begin: int, end: int, limits: Limits
+        self, begin: int, end: int, limits: Limits, keep: int
     ) -> Iterator[tuple[int, int, str | None]]:
-        """Yield (start, end, opens) with ``opens`` set where a piece continues a table."""
-        for start, stop, is_table in self._isolate_tables(begin, end, limits):
-            for index, piece in enumerate(self.cut(start, stop, limits, is_table)):
-                yield (*piece, CONTINUES_TABLE if is_table and index else None)
+        """Yield (start, end, opens) with ``opens`` set where a piece continues a table.
+
+        No cut falls before ``keep``, the end of the section's heading.
+        """
+        for start, stop, table in self._segments(begin, end, limits):
+            header_end = table.item_starts[0] if table else 0  # the other pieces cite the header
+            pieces = self.cut(start, stop, limits, max(keep, header_end), table)
+            for index, piece in enumerate(pieces):
+                yield (*piece, CONTINUES_TABLE if table and index else None)
 
     def cut(
-        self, begin: int, end: int, limits: Limits, in_table: bool
+        self, begin: int, end: int, limits: Limits, keep: int, table: Block | None
     ) -> Iterator[tuple[int, int]]:
         """Yield the pieces of a span, each within the limit unless a code point is over it."""
-        places = _Places(self._text, self._code_points, begin, end, self._kept_whole(limits))
-        places.add(_BLOCK, (s for s in self._starts_within(begin, end)))
-        places.add(_ITEM, self._items_within(begin, end))
+        if not self._is_over(begin, end, limits):
+            yield begin, end
+            return
+        verbatim = list(self._verbatim(begin, end, limits))
+        places = _Places(self._text, self._code_points, begin, end, verbatim)
+        if table is None:
+            places.add(_BLOCK, self._starts_within(begin, end))
+            places.add(_ITEM, self._items_within(begin, end))
+        else:
+            places.add(_ITEM, (row for row in table.item_starts[1:] if begin < row < end))
         pending = [(begin, end)]
         while pending:
             start, stop = pending.pop()
-            at = self._best_cut(start, stop, limits, places, in_table)
+            at = self._best_cut(start, stop, limits, places, keep, is_table=table is not None)
             if at is None:
                 yield start, stop
             else:
                 pending += [(at, stop), (start, at)]
 
-    def _isolate_tables(
+    def _segments(
         self, begin: int, end: int, limits: Limits
-    ) -> Iterator[tuple[int, int, bool]]:
-        """Split a section so that a table that must be cut stands alone."""
+    ) -> Iterator[tuple[int, int, Block | None]]:
+        """Split a section so that a table that must be cut ends its first piece.
+
+        Little text before or after such a table goes with it rather than being a scrap.
+        """
         at = begin
-        if self._n_tokens(begin, end) > limits.maximum:
-            for block, start, stop in self._blocks_within(begin, end):
-                if block.kind == "table" and self._n_tokens(start, stop) > limits.maximum:
-                    if at < start:
-                        yield at, start, False
-                    yield start, stop, True
-                    at = stop
+        blocks = self._blocks_within(begin, end) if self._is_over(begin, end, limits) else ()
+        for block, start, stop in blocks:
+            if (
+                block.kind != "table"
+                or not block.item_starts
+                or not self._is_over(start, stop, limits)
+            ):
+                continue
+            header_end = block.item_starts[0]
+            if self._n_tokens(start, header_end) > limits.clearance:
+                continue  # too long a header to repeat: cut like any text
+            if self._n_tokens(at, header_end) > limits.clearance:
+                yield at, start, None
+                at = start
+            if self._n_tokens(stop, end) <= limits.clearance // 2:
+                stop = end
+            yield at, stop, block
+            at = stop
         if at < end:
-            yield at, end, False
+            yield at, end, None
 
     def _best_cut(
-        self, start: int, stop: int, limits: Limits, places: _Places, in_table: bool
+        self,
+        start: int,
+        stop: int,
+        limits: Limits,
+        places: _Places,
+        keep: int,
+        *,
+        is_table: bool,
     ) -> int | None:
-        n_tokens = self._n_tokens(start, stop)
-        if n_tokens <= limits.maximum or stop - start < 2:
+        if not self._is_over(start, stop, limits) or stop - start < 2:
             return None
-        low = self._position(start, limits.clearance)
+        low = max(self._position(start, limits.clearance), keep)
         high = self._position(stop, -limits.clearance)
-        for kind in (_LINE,) if in_table else (_BLOCK, _ITEM, _SENTENCE):
+        for kind in (_ITEM,) if is_table else (_BLOCK, _ITEM, _SENTENCE):
             if (at := places.best(kind, low, high)) is not None:
                 return at
         # Beside a fence or table that is kept whole a small piece is better than a cut in it.
-        for kind in () if in_table else (_BLOCK, _ITEM, _LINE):
-            if (at := places.middle(kind, start + 1, stop - 1)) is not None:
+        for kind in () if is_table else (_BLOCK, _ITEM, _LINE):
+            if (at := places.middle(kind, max(start + 1, keep), stop - 1)) is not None:
                 return at
         for kind in (_WORD, _GRAPHEME, _CODE_POINT):
             if (at := places.best(kind, low, high)) is not None:
                 return at
-        return (start + stop) // 2
+        return max((start + stop) // 2, min(keep, stop - 1))
 
-    def _kept_whole(self, limits: Limits) -> Callable[[int, int], list[tuple[int, int]]]:
-        def spans(begin: int, end: int) -> list[tuple[int, int]]:
-            return [
-                (start, stop)
-                for block, start, stop in self._blocks_within(begin, end)
-                if block.kind in ("code", "table") and self._n_tokens(start, stop) <= limits.maximum
-            ]
+    def _is_over(self, start: int, end: int, limits: Limits) -> bool:
+        return self._n_tokens(start, end) > limits.maximum - _SLACK
 
-        return spans
+    def _verbatim(self, begin: int, end: int, limits: Limits) -> Iterator[tuple[int, int, bool]]:
+        """Yield (start, end, kept whole) of the code blocks and tables within a span."""
+        for block, start, stop in self._blocks_within(begin, end):
+            if block.kind in ("code", "table"):
+                yield start, stop, not self._is_over(start, stop, limits)
 
     def _n_tokens(self, start: int, end: int) -> int:
         first, last = np.searchsorted(self._tokens, (start, end))
@@ -207,10 +277,6 @@ class _Cutter:
         if index >= len(self._tokens):
             return len(self._text)
         return int(self._tokens[max(index, 0)])
-
-    def _block_at(self, at: int) -> Block | None:
-        index = bisect_left(self._block_starts, at)
-        return self._blocks[index] if index < len(self._blocks) else None
 
     def _blocks_within(self, begin: int, end: int) -> Iterator[tuple[Block, int, int]]:
         first = max(bisect_left(self._block_starts, begin + 1) - 1, 0)
@@ -242,24 +308,25 @@ class _Places:
         code_points: NDArray[np.uint32],
         begin: int,
         end: int,
-        kept_whole: Callable[[int, int], list[tuple[int, int]]],
+        verbatim: Sequence[tuple[int, int, bool]],
     ) -> None:
+        """``verbatim``: (start, end, kept whole) of the code and tables in the span."""
         self._text, self._code_points = text, code_points
         self._begin, self._end = begin, end
-        self._kept_whole = kept_whole
+        self._verbatim = verbatim
         self._positions: dict[int, NDArray[np.int64]] = {}
         self._hashes: dict[int, NDArray[np.uint64]] = {}
 
     def add(self, kind: int, positions: Iterable[int]) -> None:
-        array = np.fromiter(positions, dtype=np.int64)
-        self._positions[kind] = array
-        self._hashes[kind] = hash_places(self._code_points, array)
+        self._positions[kind] = np.fromiter(positions, dtype=np.int64)
 
     def best(self, kind: int, low: int, high: int) -> int | None:
         """Return the place of least hash in ``[low, high]``; of equal ones the most central."""
         positions, first, last = self._range(kind, low, high)
         if first >= last:
             return None
+        if kind not in self._hashes:
+            self._hashes[kind] = hash_places(self._code_points, positions)
         hashes = self._hashes[kind][first:last]
         equal = first + np.flatnonzero(hashes == hashes.min())
         return _most_central(positions[equal], low, high)
@@ -289,9 +356,23 @@ class _Places:
         ends = np.fromiter((match.end() for match in found), dtype=np.int64)
         inside = (ends > self._begin) & (ends < self._end)
         if kind in (_SENTENCE, _LINE):
-            for start, stop in self._kept_whole(self._begin, self._end):
-                inside &= (ends <= start) | (ends >= stop)
+            for start, stop, is_kept in self._verbatim:
+                if is_kept or kind == _SENTENCE:
+                    inside &= (ends <= start) | (ends >= stop)
+        if kind == _SENTENCE:
+            return np.union1d(ends[inside], self._verbatim_lines())
         return ends[inside]
+
+    def _verbatim_lines(self) -> NDArray[np.int64]:
+        """Return the line starts in code and tables that can't be kept whole."""
+        starts = [
+            match.end()
+            for start, stop, is_kept in self._verbatim
+            if not is_kept
+            for match in _LINE_START.finditer(self._text, start, stop)
+            if match.end() < stop
+        ]
+        return np.array(starts, dtype=np.int64)
 
 
 def _most_central(positions: NDArray[np.int64], low: int, high: int) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 from kbindex.model import CONTINUES_TABLE, SEPARATOR, Chunk, Frontmatter, Region
 from kbindex.okf import match_heading, metadata_pieces
@@ -18,7 +19,7 @@ from kbindex.tokens import count_tokens, token_starts
 CONTEXT_TOKENS = 64
 
 _WHITE_SPACE = "\ufeff \t\r\n"
-_DELIMITER_ROW = re.compile(r"[ \t]*[|:-][ \t|:-]*")
+_DELIMITER_ROW = re.compile(r"(?=.*[|:])(?=.*-)[ \t|:-]+")
 
 
 def compose(text: str, frontmatter: Frontmatter, regions: Sequence[Region]) -> list[Chunk]:
@@ -57,11 +58,16 @@ def compose(text: str, frontmatter: Frontmatter, regions: Sequence[Region]) -> l
 
 
 def table_header(body: str) -> str | None:
-    """Return the header row of the table that ``body`` begins with, else ``None``."""
-    lines = body.lstrip("\ufeff\r\n").replace("\r", "\n").split("\n", 3)
-    rows = [line for line in lines if line.strip()][:2]
-    if len(rows) == 2 and "-" in rows[1] and _DELIMITER_ROW.fullmatch(rows[1]):
-        return rows[0].strip()
+    """Return the header row of the table that ``body`` ends in, else ``None``.
+
+    A table ends at the first blank line, so it is in the last run of lines without one. Where it
+    is followed by other text in the same chunk, nothing continues it and nothing asks.
+    """
+    lines = body.rstrip(_WHITE_SPACE).replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    first = max((i for i, line in enumerate(lines) if not line.strip()), default=-1) + 1
+    for row, following in pairwise(lines[first:]):
+        if _DELIMITER_ROW.fullmatch(following) and row.strip():
+            return row.strip()
     return None
 
 

@@ -47,13 +47,14 @@ class Heading:
     """A heading that opens a section. ``text`` is its source on one line, markers removed."""
 
     char_start: int
+    char_end: int
     level: int
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A top-level Markdown block; ``item_starts`` are list items or table rows inside it."""
+    """A top-level block; ``item_starts`` are its list items but the first, or table body rows."""
 
     char_start: int
     kind: str

@@ -84,7 +84,7 @@ def parse(text: str) -> Document:
             end = lines[last] if last < len(lines) else len(text)
             level = int(token.tag[1])
             found = match_heading(text[start:end], level)
-            headings.append(Heading(start, level, found[0] if found else ""))
+            headings.append(Heading(start, end, level, found[0] if found else ""))
         kind = _KINDS.get(token.type, "other")
         blocks.append(Block(start, kind, tuple(lines[line] for line in item_lines)))
     return Document(text, frontmatter, tuple(headings), tuple(blocks))
@@ -221,8 +221,7 @@ def _item_lines(tokens: list[Token], start: int, end: int) -> list[int]:
     kind = tokens[start].type
     if kind == "table_open":
         first, last = tokens[start].map or (0, 0)
-        # The header row, its delimiter and the first body row stay together.
-        return list(range(first + 3, last))
+        return list(range(first + 2, last))  # below the header row and its delimiter
     if kind not in ("bullet_list_open", "ordered_list_open"):
         return []
     items = (t for t in tokens[start:end] if t.type == "list_item_open" and t.level == 1)
