@@ -7,6 +7,7 @@ case, without punctuation, spaces as hyphens, ``-1``, ``-2`` … for repetitions
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING
@@ -15,8 +16,9 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-# What GitHub keeps: letters, marks, decimal and letter numbers, connector punctuation, - and space.
-_DROPPED = re.compile(r"[^\w\- ]")
+_DROPPED_ASCII = re.compile(r"[^A-Za-z0-9_\- ]")
+_KEPT_CATEGORIES = frozenset({"Nd", "Nl", "Pc"})
+"""Besides letters (L) and marks (M)."""
 
 
 class Anchors:
@@ -37,7 +39,15 @@ class Anchors:
 
 def slugify(text: str) -> str:
     """Return the anchor of a heading's rendered text, repetitions aside."""
-    return _DROPPED.sub("", text.strip().lower()).replace(" ", "-")
+    text = text.lower()
+    if text.isascii():
+        return _DROPPED_ASCII.sub("", text).replace(" ", "-")
+    return "".join(filter(_is_kept, text)).replace(" ", "-")
+
+
+def _is_kept(character: str) -> bool:
+    category = unicodedata.category(character)
+    return character in "- " or category[0] in "LM" or category in _KEPT_CATEGORIES
 
 
 def plain_text(heading: str) -> str:

@@ -20,7 +20,7 @@ from kbindex.config import Config
 from kbindex.draft import DoesNotFit, Draft, draft_document
 from kbindex.embed import Embedder
 from kbindex.embedding import Progress, Text, embed_texts
-from kbindex.errors import DamagedIndexError, RefusedError
+from kbindex.errors import DamagedIndexError, OlderFormatError, RefusedError
 from kbindex.git import Git
 from kbindex.layout import CONSTANT_FILES, RECIPE, document_of_outline, outline_path
 from kbindex.model import Chunk, DocumentState, Entry, Problem, Row, Snapshot
@@ -34,8 +34,8 @@ from kbindex.recipe import (
     render_recipe,
     wanted_recipe,
 )
-from kbindex.snapshot import read_recipe
-from kbindex.store import Changes, Checkpoint, RowStore
+from kbindex.snapshot import commit_trees, read_recipe, read_snapshot
+from kbindex.store import Changes, Checkpoint, RowStore, anchor_rows
 
 
 @dataclass
@@ -54,6 +54,8 @@ class Report:
     n_recontexted: int = 0
     """Chunks whose text stayed, but not the title, a heading or a table header above it."""
     checkpointed: bool = False
+    repaired: list[str] = field(default_factory=list)
+    """What was damaged and has been replaced."""
     recipe_changes: list[RecipeChange] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     """Documents that could not be indexed; the run ends non-zero when there are any."""
@@ -71,6 +73,8 @@ class Options:
     may_change_recipe: bool = True
     max_embedded: int | None = None
     checkpoint: Checkpoint = Checkpoint.NEVER
+    mid_operation: bool = False
+    """A merge, pick or rebase is under way: staged WAL files may be another side's."""
     dry_run: bool = False
 
 
@@ -100,7 +104,7 @@ class Build:
     def run(self) -> tuple[Changes, Report]:
         """Return what to change. Raises RefusedError, DamagedIndexError and what git raises."""
         is_rebuild = self._settle_recipe()
-        self._load_committed(is_rebuild)
+        starts_table = self._load_committed(is_rebuild)
         fresh, stale = self._compare(is_rebuild)
         drafts = self._draft(stale)
         missing = self._missing(fresh, drafts)
@@ -113,7 +117,7 @@ class Build:
         if self._options.dry_run or is_incomplete:
             return {}, self._report
         changes = self._outline_changes(drafts)
-        changes |= self._row_changes(fresh, drafts, is_rebuild)
+        changes |= self._row_changes(fresh, drafts, starts_table, keep_others=not is_rebuild)
         changes |= self._constant_changes()
         return changes, self._report
 
@@ -121,7 +125,7 @@ class Build:
         """Return whether the index has to be built from nothing."""
         try:
             stored = read_recipe(self._git, self._snapshot, self._config)
-        except DamagedIndexError:
+        except (DamagedIndexError, OlderFormatError):
             if not self._options.may_change_recipe:
                 raise
             return True
@@ -138,16 +142,22 @@ class Build:
             )
         return True
 
-    def _load_committed(self, is_rebuild: bool) -> None:
-        """Note which keys have a committed row; their vectors are in the cache afterwards.
+    def _load_committed(self, is_rebuild: bool) -> bool:
+        """Note which keys have a committed row; return whether the table has to be begun anew.
 
-        A rebuild keeps no row, but reuses every vector that it finds.
+        Their vectors are in the cache afterwards: a rebuild keeps no row, but embeds nothing that
+        it finds. A damaged table is replaced by one of its sound rows.
         """
-        folder = self._config.index_dir
-        found = load_committed(
-            self._git, self._snapshot, self._cache, self._identity, folder, tolerant=is_rebuild
+        found, damage = load_committed(
+            self._git, self._snapshot, self._cache, self._identity, self._config.index_dir
         )
+        if damage and not is_rebuild:
+            if not self._options.may_change_recipe:
+                raise damage[0]
+            self._report.repaired = [error.message for error in damage]
         self._committed = set() if is_rebuild else found
+        has_rows = bool(self._snapshot.table or self._snapshot.wal)
+        return is_rebuild or bool(damage) or not has_rows
 
     def _compare(self, is_rebuild: bool) -> tuple[list[DocumentState], list[DocumentState]]:
         """Return the documents whose outline stands and those that need a new one."""
@@ -192,6 +202,8 @@ class Build:
         wanted |= dict.fromkeys(key for draft in drafts for key in draft.keys)
         unknown = [key for key in wanted if key not in self._committed]
         self._vectors = self._cache.vectors(unknown)
+        if len(self._vectors) < len(unknown) and self._load_elsewhere():
+            self._vectors = self._cache.vectors(unknown)
         missing = [key for key in unknown if key not in self._vectors]
         limit = self._options.max_embedded
         if limit is not None and len(missing) > limit:
@@ -201,6 +213,17 @@ class Build:
                 "kbindex update   (shows progress, can be interrupted, resumes); then commit again",
             )
         return missing
+
+    def _load_elsewhere(self) -> bool:
+        """Look for vectors in HEAD and in what a merge, pick or revert brings in.
+
+        A conflict in the table that was added blindly leaves rows of one side out of it.
+        """
+        trees = commit_trees(self._git, [*self._git.operation_commits(), "HEAD"])
+        for tree in trees:
+            other = read_snapshot(self._git, tree, self._config)
+            load_committed(self._git, other, self._cache, self._identity, self._config.index_dir)
+        return bool(trees)
 
     def _embed(self, drafts: Sequence[Draft], missing: Sequence[str]) -> None:
         if self._options.dry_run or not missing:
@@ -249,41 +272,37 @@ class Build:
         return changes
 
     def _row_changes(
-        self, fresh: Sequence[DocumentState], drafts: Sequence[Draft], is_rebuild: bool
+        self,
+        fresh: Sequence[DocumentState],
+        drafts: Sequence[Draft],
+        starts_table: bool,
+        *,
+        keep_others: bool,
     ) -> Changes:
         live = {key for draft in drafts for key in draft.keys}
         live |= {key for state in fresh for key in state.keys}
-        rows = self._rows(drafts, (live - self._committed) & self._vectors.keys())
         store = RowStore(self._git, self._config, self._snapshot, self._cache, self._identity)
-        if is_rebuild or not (self._snapshot.table or self._snapshot.wal):
-            return store.start_table(rows, self._vectors) if rows else {}
+        if starts_table:
+            rows = self._rows(drafts, live)
+            if keep_others:
+                rows += store.committed_rows(self._committed - live)
+            vectors = self._cache.vectors(row.key for row in rows) | self._vectors
+            return store.start_table(rows, vectors)
+        rows = self._rows(drafts, (live - self._committed) & self._vectors.keys())
         changes, self._report.checkpointed = store.add(
-            rows, self._vectors, self._options.checkpoint, lambda keys: self._rows(drafts, keys)
+            rows,
+            self._vectors,
+            self._options.checkpoint,
+            lambda keys: self._rows(drafts, keys),
+            fold_repeated=not self._options.mid_operation,
         )
         return changes
 
     def _rows(self, drafts: Sequence[Draft], keys: set[str]) -> list[Row]:
         """Return a row for each key that is live, anchored where it first stands."""
-        from kbindex.rows import checksum
-
         vectors = self._vectors | self._cache.vectors(keys - self._vectors.keys())
-        rows: dict[str, Row] = {}
-        for path, entries, chunks in self._places(drafts, keys):
-            for ordinal, (entry, made) in enumerate(zip(entries, chunks, strict=True)):
-                if entry.key in keys and entry.key not in rows:
-                    rows[entry.key] = Row(
-                        key=entry.key,
-                        embedder=self._identity,
-                        path=path,
-                        ordinal=ordinal,
-                        blob=self._snapshot.documents[path],
-                        char_start=entry.region.char_start,
-                        char_end=entry.region.char_end,
-                        heading=made.heading_path,
-                        n_tokens=entry.region.n_tokens,
-                        sum=checksum(entry.key, vectors[entry.key]),
-                    )
-        return list(rows.values())
+        places = self._places(drafts, keys)
+        return anchor_rows(places, self._snapshot.documents, keys, self._identity, vectors)
 
     def _constant_changes(self) -> Changes:
         folder = self._config.index_dir
@@ -303,25 +322,28 @@ class Build:
         report.n_embedded = len(missing) if is_dry else sum(k in self._vectors for k in missing)
         report.n_kept = sum(len(state.keys) for state in fresh)
         report.n_chunks = report.n_kept + sum(len(draft.keys) for draft in drafts)
-        gone = {oid: path for path, oid in self._snapshot.orphans.items()}
+        gone = dict(self._snapshot.orphans)
         for draft in drafts:
             if draft.outline is not None:
                 report.changed.append(draft.path)
                 continue
-            before = gone.pop(_blob_id(render_outline(draft.entries).encode()), None)
+            content = render_outline(draft.entries).encode()
+            before = next((p for p, oid in gone.items() if oid == _blob_id(content, oid)), None)
             if before is None:
                 report.added.append(draft.path)
             else:
+                del gone[before]
                 report.renamed.append((self._document_of(before), draft.path))
-        report.deleted = sorted(map(self._document_of, gone.values()))
+        report.deleted = sorted(map(self._document_of, gone))
 
     def _count_recontexted(self, drafts: Sequence[Draft]) -> int:
         head = self._git.head_tree()
         if head is None or not drafts:
             return 0
-        blobs = self._git.object_ids(head, *(draft.path for draft in drafts))
+        blobs = {path: oid for _, oid, path in self._git.list_tree(head, self._config.bundle)}
         n_chunks = 0
-        for draft, blob in zip(drafts, blobs, strict=True):
+        for draft in drafts:
+            blob = blobs.get(draft.path)
             if blob is None or draft.outline is None or blob == draft.blob:
                 continue
             before = self._git.read_blob(blob).decode("utf-8", "replace")
@@ -335,5 +357,7 @@ class Build:
         return below if self._config.bundle == "." else f"{self._config.bundle}/{below}"
 
 
-def _blob_id(content: bytes) -> str:
-    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()  # noqa: S324  git's own
+def _blob_id(content: bytes, like: str) -> str:
+    """Return git's id of a blob, by the hash function that ``like`` was made with."""
+    function = "sha1" if len(like) == 40 else "sha256"
+    return hashlib.new(function, b"blob %d\0" % len(content) + content).hexdigest()

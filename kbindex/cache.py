@@ -8,6 +8,7 @@ found fresh.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -130,6 +131,9 @@ def _batches(items: list[bytes]) -> Iterator[list[bytes]]:
 def _open(file: Path) -> sqlite3.Connection:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
+        # SQLite would open a file that can't be written and fail at the first write.
+        if not all(os.access(p, os.W_OK) for p in (file.parent, file) if p.exists()):
+            return _prepared(Path(":memory:"))
         return _prepared(file)
     except (OSError, sqlite3.OperationalError):
         return _prepared(Path(":memory:"))  # read-only: work without a memory

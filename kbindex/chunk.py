@@ -13,6 +13,7 @@ Not here: what the embedder is shown (``compose``), and keys.
 from __future__ import annotations
 
 import re
+import unicodedata
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -77,7 +78,7 @@ def chunk(
         opens = str(opening.level) if opening else CONTINUES_SECTION
         heading = opening.text if opening else ""
         # Blank lines or a byte order mark before the first block belong to its region.
-        begin = 0 if not regions and not document.frontmatter.end else begin
+        begin = begin if regions else document.frontmatter.end
         keep = opening.char_end if opening else begin
         for start, stop, continues in cutter.cut_section(begin, end, limits, keep):
             n_tokens = count(document.text[start:stop])
@@ -90,29 +91,30 @@ def refine(
     document: Document, region: Region, maximum: int, count: CountTokens, starts: TokenStarts
 ) -> list[Region]:
     """Cut ``region`` further, to at most ``maximum`` tokens a piece; it may stay as it is."""
-    cutter = _Cutter(document, starts)
     begin, end, limits = region.char_start, region.char_end, Limits(maximum)
+    if begin == end:
+        return [region]
+    cutter = _Cutter(document, starts)
     table = cutter.cut_table_at(region)
     keep = cutter.heading_end(region)
+    pieces: list[tuple[int, int, str | None]] = []
+    if table is None or begin < table.char_start:
+        until = end if table is None else table.char_start
+        pieces += cutter.cut_section(begin, until, limits, keep)
+        begin = until
     if table is not None:
-        keep = max(keep, table.item_starts[0])
-        pieces = [
-            (*piece, CONTINUES_TABLE) for piece in cutter.cut(begin, end, limits, keep, table)
-        ]
-    else:
-        pieces = [
-            (start, stop, continues or CONTINUES_SECTION)
-            for start, stop, continues in cutter.cut_section(begin, end, limits, keep)
-        ]
+        is_first = begin == table.char_start
+        for number, piece in enumerate(cutter.cut(begin, end, limits, table.item_starts[0], table)):
+            pieces.append((*piece, None if is_first and number == 0 else CONTINUES_TABLE))
     return [
         Region(
             start,
             stop,
             count(document.text[start:stop]),
-            opens if index else region.opens,
+            (continues or CONTINUES_SECTION) if index else region.opens,
             "" if index else region.heading,
         )
-        for index, (start, stop, opens) in enumerate(pieces)
+        for index, (start, stop, continues) in enumerate(pieces)
     ]
 
 
@@ -242,21 +244,21 @@ class _Cutter:
         *,
         is_table: bool,
     ) -> int | None:
-        if not self._is_over(start, stop, limits) or stop - start < 2:
+        if not self._is_over(start, stop, limits) or max(start + 1, keep) >= stop:
             return None
         low = max(self._position(start, limits.clearance), keep)
         high = self._position(stop, -limits.clearance)
         for kind in (_ITEM,) if is_table else (_BLOCK, _ITEM, _SENTENCE):
             if (at := places.best(kind, low, high)) is not None:
                 return at
-        # Beside a fence or table that is kept whole a small piece is better than a cut in it.
-        for kind in () if is_table else (_BLOCK, _ITEM, _LINE):
+        # Beside a fence, table or row that fits a small piece is better than a cut in it.
+        for kind in (_ITEM,) if is_table else (_BLOCK, _ITEM, _LINE):
             if (at := places.middle(kind, max(start + 1, keep), stop - 1)) is not None:
                 return at
         for kind in (_WORD, _GRAPHEME, _CODE_POINT):
             if (at := places.best(kind, low, high)) is not None:
                 return at
-        return max((start + stop) // 2, min(keep, stop - 1))
+        return max((start + stop) // 2, keep, start + 1)
 
     def _is_over(self, start: int, end: int, limits: Limits) -> bool:
         return self._n_tokens(start, end) > limits.maximum - _SLACK
@@ -355,6 +357,7 @@ class _Places:
         found = pattern.finditer(self._text, self._begin, self._end)
         ends = np.fromiter((match.end() for match in found), dtype=np.int64)
         inside = (ends > self._begin) & (ends < self._end)
+        inside[inside] = [_is_between_clusters(self._text, at) for at in ends[inside]]
         if kind in (_SENTENCE, _LINE):
             for start, stop, is_kept in self._verbatim:
                 if is_kept or kind == _SENTENCE:
@@ -373,6 +376,19 @@ class _Places:
             if match.end() < stop
         ]
         return np.array(starts, dtype=np.int64)
+
+
+def _is_between_clusters(text: str, at: int) -> bool:
+    """Whether no mark, joiner or modifier ties the code point at ``at`` to the one before."""
+    following = text[at]
+    if following.isascii():
+        return True
+    return not (
+        unicodedata.category(following)[0] == "M"
+        or following in "\u200c\u200d\uff9e\uff9f"
+        or "\U0001f3fb" <= following <= "\U0001f3ff"
+        or text[at - 1] == "\u200d"
+    )
 
 
 def _most_central(positions: NDArray[np.int64], low: int, high: int) -> int:

@@ -55,6 +55,12 @@ def _run(command: Callable[[], ExitCode]) -> None:
     raise typer.Exit(int(code))
 
 
+def _require_format(form: Format, *known: Format) -> None:
+    if form not in known:
+        named = ", ".join(known)
+        raise typer.BadParameter(f"{form.value} is not one of {named}", param_hint="--format")
+
+
 def _report_bug() -> ExitCode:
     with tempfile.NamedTemporaryFile(
         "w", prefix="kbindex-bug-", suffix=".txt", delete=False, encoding="utf-8"
@@ -132,6 +138,7 @@ def check_command(
     """Say whether the index is exactly that of its bundle. Never writes, needs no model."""
     from kbindex.commands.check import check
 
+    _require_format(form, Format.TEXT, Format.JSON, Format.GITHUB, Format.SARIF)
     _run(lambda: check(_Global.repo, rev, form, strict=strict))
 
 
@@ -142,6 +149,7 @@ def status_command(
     """Show what is indexed, by what, how much of it, and what is stale."""
     from kbindex.commands.status import status
 
+    _require_format(form, Format.TEXT, Format.JSON)
     _run(lambda: status(_Global.repo, form))
 
 
@@ -167,6 +175,7 @@ def query_command(
     from kbindex.commands.query import MODES, QueryOptions, query
     from kbindex.search import Filters
 
+    _require_format(form, Format.TEXT, Format.JSON, Format.JSONL)
     if mode not in MODES:
         raise typer.BadParameter(f"{mode} is not {', '.join(MODES)}", param_hint="--mode")
     options = QueryOptions(
@@ -188,7 +197,44 @@ def get_command(
     """Print a document, a section or a passage exactly as it is indexed."""
     from kbindex.commands.get import Passage, get
 
+    _require_format(form, Format.TEXT, Format.JSON)
     _run(lambda: get(_Global.repo, name, Passage(section, span, lines), form))
+
+
+@app.command("diff")
+def diff_command(
+    before: Annotated[
+        str, typer.Argument(metavar="A", help="A revision, 'staged' or 'worktree'.")
+    ] = "HEAD",
+    after: Annotated[
+        str, typer.Argument(metavar="B", help="A revision, 'staged' or 'worktree'.")
+    ] = "staged",
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="Exit with 1 when they differ.")
+    ] = False,
+    form: Annotated[Format, typer.Option("--format", help="text, json or markdown.")] = Format.TEXT,
+) -> None:
+    """Show what changed in the index from A to B: documents, sections, chunks embedded."""
+    from kbindex.commands.diff import diff
+
+    _require_format(form, Format.TEXT, Format.JSON, Format.MARKDOWN)
+    _run(lambda: diff(_Global.repo, before, after, form, exit_code=exit_code))
+
+
+@app.command("resolve")
+def resolve_command() -> None:
+    """Mend the index during a conflicted merge, rebase, cherry-pick or revert; embeds nothing."""
+    from kbindex.commands.resolve import resolve
+
+    _run(lambda: resolve(_Global.repo))
+
+
+@app.command("compact")
+def compact_command() -> None:
+    """Rewrite the table with only the rows that some branch needs, and stage it."""
+    from kbindex.commands.compact import compact
+
+    _run(lambda: compact(_Global.repo))
 
 
 @app.command("checkpoint")

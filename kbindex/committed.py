@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,8 @@ from kbindex.cache import Cache, pack_keys, unpack_keys
 from kbindex.errors import DamagedIndexError
 from kbindex.git import Git
 from kbindex.layout import TABLE, WAL
-from kbindex.model import Row, Snapshot
+from kbindex.model import NOT_EMBEDDED, Row, Snapshot
+from kbindex.outline import OutlineMismatch, parse_outline
 
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
@@ -66,10 +67,12 @@ def read_source(git: Git, snapshot: Snapshot, source: Source, index_dir: str) ->
 
                 rows, vectors = read_rows(folder)
         else:
-            from kbindex.wal import decode_wal
+            from kbindex.wal import decode_wal, is_wal_name
 
             content = git.read_blob(source.wal_blob)
             _refuse_pointer(content)
+            if not is_wal_name(source.path.removeprefix(f"{WAL}/"), content):
+                raise ValueError("is not the content that its name stands for")
             rows, vectors = decode_wal(content)
     except ValueError as error:
         raise DamagedIndexError(path, str(error)) from None
@@ -77,28 +80,47 @@ def read_source(git: Git, snapshot: Snapshot, source: Source, index_dir: str) ->
 
 
 def load_committed(
-    git: Git,
-    snapshot: Snapshot,
-    cache: Cache,
-    embedder: str,
-    index_dir: str,
-    *,
-    tolerant: bool = False,
-) -> set[str]:
-    """Return the keys that have a sound vector of ``embedder``; the cache holds them afterwards.
+    git: Git, snapshot: Snapshot, cache: Cache, embedder: str, index_dir: str
+) -> tuple[set[str], list[DamagedIndexError]]:
+    """Return the keys that have a sound vector of ``embedder``, and what is damaged.
 
-    A source is read once per clone. Raises DamagedIndexError, unless ``tolerant``.
+    The cache holds the vectors afterwards; a sound source is read once per clone.
     """
     keys: set[str] = set()
+    damage = []
     for source in sources(snapshot):
         if cache.source_keys(_cache_name(source, embedder)) is None:
             try:
-                _remember(read_source(git, snapshot, source, index_dir), cache, embedder)
-            except DamagedIndexError:
-                if not tolerant:
-                    raise
-        keys.update(cached_keys(cache, source, embedder))
-    return keys
+                content = read_source(git, snapshot, source, index_dir)
+            except DamagedIndexError as error:
+                damage.append(error)
+                continue
+            if content.bad:
+                damage.append(_bad_vectors(content, f"{index_dir}/{source.path}"))
+            keys |= _remember(content, cache, embedder)
+        else:
+            keys.update(cached_keys(cache, source, embedder))
+    return keys, damage
+
+
+def _bad_vectors(content: SourceRows, path: str) -> DamagedIndexError:
+    first = content.rows[content.bad[0]]
+    place = f"{first.path}, characters {first.char_start}–{first.char_end}"
+    return DamagedIndexError(path, f"{len(content.bad)} vectors are damaged, the first: {place}")
+
+
+def outline_keys(git: Git, snapshots: Iterable[Snapshot]) -> set[str]:
+    """Return the keys that any outline of the snapshots names, whether it is valid or not."""
+    oids: set[str] = set()
+    for snapshot in snapshots:
+        oids |= {*snapshot.outlines.values(), *snapshot.orphans.values()}
+    keys: set[str] = set()
+    for _, listing in git.read_blobs(sorted(oids)):
+        try:
+            keys |= {entry.key for entry in parse_outline(listing.decode("utf-8", "replace"))}
+        except OutlineMismatch:
+            continue  # conflict markers that were committed: the comparison names them
+    return keys - {NOT_EMBEDDED}
 
 
 def cached_keys(cache: Cache, source: Source, embedder: str) -> Iterator[str]:
@@ -110,7 +132,8 @@ def _cache_name(source: Source, embedder: str) -> str:
     return f"{source.name}:{embedder}"
 
 
-def _remember(content: SourceRows, cache: Cache, embedder: str) -> None:
+def _remember(content: SourceRows, cache: Cache, embedder: str) -> set[str]:
+    """Cache the sound rows; note the source as read only if that is all of them."""
     bad = set(content.bad)
     sound = {
         row.key: content.vectors[number]
@@ -118,7 +141,9 @@ def _remember(content: SourceRows, cache: Cache, embedder: str) -> None:
         if number not in bad and row.embedder == embedder
     }
     cache.add_vectors(sound)
-    cache.add_source(_cache_name(content.source, embedder), pack_keys(sound))
+    if not bad:
+        cache.add_source(_cache_name(content.source, embedder), pack_keys(sound))
+    return set(sound)
 
 
 class extracted_table:  # noqa: N801  a context manager, used like a function

@@ -25,7 +25,7 @@ _DELIMITER_ROW = re.compile(r"(?=.*[|:])(?=.*-)[ \t|:-]+")
 def compose(text: str, frontmatter: Frontmatter, regions: Sequence[Region]) -> list[Chunk]:
     """Return a chunk for each region, its heading path and shown text derived from those above."""
     first = _first_body_region(frontmatter, regions)
-    paths = _heading_paths(regions)
+    paths = heading_paths(regions)
     title = frontmatter.title or next((r.heading for r in regions if r.opens == "1"), None)
     pieces = metadata_pieces(frontmatter)
     chunks = [
@@ -33,9 +33,10 @@ def compose(text: str, frontmatter: Frontmatter, regions: Sequence[Region]) -> l
         for index, region in enumerate(regions[:first])
     ]
     contexts = [
-        _context(title, path[:-1] if region.opens.isdigit() and region.opens != "0" else path)
+        _context(title, path[:-1] if _level(region) else path)
         for region, path in zip(regions[first:], paths[first:], strict=True)
     ]
+    silent = _silent_regions(text, regions, contexts, first)
     header = ""
     for index in range(first, len(regions)):
         region, path = regions[index], paths[index]
@@ -46,14 +47,10 @@ def compose(text: str, frontmatter: Frontmatter, regions: Sequence[Region]) -> l
         lines = [SEPARATOR.join(parts)] if parts else []
         if region.opens == CONTINUES_TABLE and header:
             lines.append(_capped(header))
-        following = regions[index + 1] if index + 1 < len(regions) else None
-        next_parts = contexts[index + 1 - first] if following else ()
-        shown = None
-        if not _is_silent(region, body, following, next_parts):
-            # White space at the end would give a passage another key when a section is added
-            # below it, and says nothing.
-            shown = "\n".join([*lines, body.rstrip(_WHITE_SPACE)])
-        chunks.append(Chunk(region, path, shown))
+        # White space at the end would give a passage another key when a section is added below
+        # it, and says nothing.
+        shown = "\n".join([*lines, body.rstrip(_WHITE_SPACE)])
+        chunks.append(Chunk(region, path, None if index in silent else shown))
     return chunks
 
 
@@ -77,13 +74,14 @@ def _first_body_region(frontmatter: Frontmatter, regions: Sequence[Region]) -> i
     return min(max(len(metadata_pieces(frontmatter)), 1), len(regions))
 
 
-def _heading_paths(regions: Sequence[Region]) -> list[tuple[str, ...]]:
+def heading_paths(regions: Sequence[Region]) -> list[tuple[str, ...]]:
+    """Return, for each region, the headings that it stands under, its own included."""
     paths = []
     stack: list[tuple[int, str]] = []
     path: tuple[str, ...] = ()
     for region in regions:
-        if region.opens not in ("0", CONTINUES_TABLE):
-            level = int(region.opens)
+        level = _level(region)
+        if level:
             while stack and stack[-1][0] >= level:
                 stack.pop()
             stack.append((level, region.heading))
@@ -115,22 +113,40 @@ def _capped(line: str) -> str:
     return line[: int(token_starts(line)[CONTEXT_TOKENS])]
 
 
-def _is_silent(
-    region: Region, body: str, following: Region | None, next_context: tuple[str, ...]
-) -> bool:
-    """Whether a region need not be embedded because nothing in it would be hidden.
+def _silent_regions(
+    text: str, regions: Sequence[Region], contexts: Sequence[tuple[str, ...]], first: int
+) -> set[int]:
+    """Return the numbers of the regions that need no vector because nothing in them is hidden.
 
-    White space, and a heading directly above a deeper one whose context repeats it whole.
+    White space, and a heading directly above a deeper one, if the next passage that is shown
+    repeats it whole.
     """
-    if not body.strip(_WHITE_SPACE):
-        return True
-    if region.opens in ("0", CONTINUES_TABLE) or following is None:
+    silent = set()
+    next_shown: tuple[str, ...] = ()
+    for index in reversed(range(first, len(regions))):
+        region = regions[index]
+        body = text[region.char_start : region.char_end]
+        following = regions[index + 1] if index + 1 < len(regions) else None
+        if not body.strip(_WHITE_SPACE) or _is_repeated(region, body, following, next_shown):
+            silent.add(index)
+        else:
+            next_shown = contexts[index - first]
+    return silent
+
+
+def _is_repeated(
+    region: Region, body: str, following: Region | None, next_shown: tuple[str, ...]
+) -> bool:
+    if _level(region) == 0 or following is None or _level(following) <= _level(region):
         return False
-    heading = match_heading(body, int(region.opens))
+    heading = match_heading(body, _level(region))
     return (
         heading is not None
-        and not body[heading[1] :].strip()
-        and following.opens not in ("0", CONTINUES_TABLE)
-        and int(following.opens) > int(region.opens)
-        and (not heading[0] or heading[0] in next_context)
+        and not body[heading[1] :].strip(_WHITE_SPACE)
+        and (not heading[0] or heading[0] in next_shown)
     )
+
+
+def _level(region: Region) -> int:
+    """Return the level of the heading that a region opens with, 0 for none."""
+    return 0 if region.opens == CONTINUES_TABLE else int(region.opens)

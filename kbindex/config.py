@@ -6,6 +6,7 @@ configuration can name a command to run.
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -92,7 +93,7 @@ def load_config(
 
 
 def _from_pyproject(text: str | None) -> dict[str, Any]:
-    if text is None or "tool.kbindex" not in text:
+    if text is None or "kbindex" not in text:
         return {}
     settings = _parse_toml(text, PYPROJECT).get("tool", {}).get("kbindex", {})
     return dict(settings) if isinstance(settings, dict) else {}
@@ -160,5 +161,5 @@ def _verify(config: Config, source: str) -> None:
         raise UsageError(
             f"{source}: chunk_tokens is at least 32 and chunk_max_tokens at least chunk_tokens"
         )
-    if config.dense_weight > 1:
+    if not -math.inf < config.dense_weight <= 1:  # NaN, too
         raise UsageError(f"{source}: dense_weight lies between 0 and 1")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from kbindex.formats import printable
+
 
 def put(data: str) -> None:
     """Write data, with a final newline, to stdout; nothing if it is empty."""
@@ -18,7 +20,8 @@ def put_raw(data: str) -> None:
 
 def note(message: str) -> None:
     """Write a message to stderr, marked as ours."""
-    _write(sys.stderr, f"kbindex: {message}\n")
+    lines = "\n".join(map(printable, message.split("\n")))
+    _write(sys.stderr, f"kbindex: {lines}\n")
 
 
 def _write(stream: object, text: str) -> None:

@@ -7,23 +7,48 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sqlite3
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from kbindex.config import Config
 from kbindex.errors import NoIndexError
 from kbindex.git import decode_path
 from kbindex.model import Recipe, Snapshot
 from kbindex.recipe import parse_recipe
-from kbindex.repository import Repository
+from kbindex.repository import Repository, write_lock
 from kbindex.snapshot import read_staged_snapshot
-from kbindex.view import View
+from kbindex.view import DamagedView, View, discard_view
+
+T = TypeVar("T")
 
 
-def open_view(repository: Repository) -> View:
-    """Return the view of what is staged. Raises what a missing or damaged index raises."""
-    view = View(repository.view_dir)
-    checksum = f"{index_checksum(repository.git.index_file)}:{_config_id(repository.config)}"
-    if checksum[0] != ":" and view.meta("checksum") == checksum:
+def use_view(repository: Repository, read: Callable[[View], T]) -> T:
+    """Return what ``read`` makes of the view of what is staged.
+
+    A view that turns out damaged is made anew, once. Raises what a missing or damaged index raises.
+    """
+    try:
+        return _read_current(repository, View(repository.view_dir), read)
+    except (DamagedView, sqlite3.DatabaseError):
+        discard_view(repository.view_dir)
+        return _read_current(repository, View(repository.view_dir), read)
+
+
+def _read_current(repository: Repository, view: View, read: Callable[[View], T]) -> T:
+    view = _brought_up_to_date(repository, view)
+    try:
+        view.hold()
+        return read(view)
+    finally:
+        view.close()
+
+
+def _brought_up_to_date(repository: Repository, view: View) -> View:
+    checksum = index_checksum(repository.git.index_file)
+    state_of_file = f"{checksum}:{_config_id(repository.config)}"
+    if checksum and view.meta("checksum") == state_of_file:
         return view
     snapshot = read_staged_snapshot(repository.git, repository.config)
     if not snapshot.has_index:
@@ -32,11 +57,14 @@ def open_view(repository: Repository) -> View:
     if view.meta("state") != state:
         from kbindex.refresh import refresh_view
 
-        with repository.lock():
+        if view.is_fixed:
+            view.close()
+            view = View(repository.view_dir, in_memory=True)
+        with write_lock(repository.git):
             if view.meta("state") != state:
                 refresh_view(repository, snapshot, view, state)
-    if checksum[0] != ":":
-        view.set_checksum(checksum)
+    if checksum and not view.is_fixed:
+        view.set_checksum(state_of_file)
     return view
 
 

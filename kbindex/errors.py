@@ -82,6 +82,10 @@ class RecipeError(KbindexError):
     exit_code = ExitCode.UNREADABLE_INDEX
 
 
+class OlderFormatError(RecipeError):
+    """An index of an older format: an update builds it anew."""
+
+
 class RefusedError(KbindexError):
     """A hook or update that does not go on; nothing was changed."""
 

@@ -53,7 +53,7 @@ def fuse(
     lexical: dict[int, float],
     weight: float,
 ) -> list[Candidate]:
-    """Return the union of both halves' candidates, best first; ties by chunk id.
+    """Return the union of both halves' candidates, best first; ties by place.
 
     ``dense`` and the keys of ``lexical`` are places in ``chunks``; ``similarities`` has a NaN
     where a chunk has no vector and is ``None`` where there is no dense half. ``weight`` is that
@@ -76,7 +76,7 @@ def fuse(
                 int(chunks[place]), int(documents[place]), score, similarity, share, scaled, matched
             )
         )
-    return sorted(found, key=lambda c: (-c.score, c.chunk))
+    return sorted(found, key=lambda candidate: -candidate.score)  # stable: ties stay by place
 
 
 def collapse(candidates: Sequence[Candidate], per_document: int, n_hits: int) -> list[Candidate]:

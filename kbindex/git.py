@@ -19,6 +19,14 @@ from kbindex.errors import GitError, NotARepositoryError, RefusedError, UsageErr
 REGULAR_FILE = "100644"
 _REGULAR_MODES = (REGULAR_FILE, "100755")
 _BATCH_OBJECTS = 1000
+_EMPTY_BLOBS = (
+    "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391",
+    "473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813",
+)
+
+# Unlike diff-files, "diff" looks into a file whose time alone differs from git's stat cache.
+CHANGED = ("diff", "--name-only", "--no-renames", "--ignore-submodules", "-z", "--")
+UNTRACKED = ("ls-files", "--others", "--exclude-standard", "-z", "--")
 _MID_OPERATION = (
     "MERGE_HEAD",
     "CHERRY_PICK_HEAD",
@@ -76,12 +84,14 @@ class Git:
         )
         if found is None:
             raise NotARepositoryError(str(start))
-        bare, git_dir, common_dir = decode_path(found).rstrip("\n").split("\n")
+        bare, *folders = _lines(found)
+        if len(folders) != 2:  # a folder's name holds a newline
+            options = ("--git-dir", "--git-common-dir")
+            folders = [self._line("rev-parse", "--path-format=absolute", o) or "" for o in options]
         self.is_bare = bare == "true"
-        self.git_dir = Path(git_dir)
-        self.common_dir = Path(common_dir)
-        top = None if self.is_bare else self._try("rev-parse", "--show-toplevel")
-        self.root = Path(decode_path(top).rstrip("\n")) if top else self.git_dir
+        self.git_dir, self.common_dir = map(_folder, folders)
+        top = None if self.is_bare else self._line("rev-parse", "--show-toplevel")
+        self.root = _folder(top) if top else self.git_dir
         self._cwd = self.root
 
     def run(self, *arguments: str, stdin: bytes | None = None) -> bytes:
@@ -95,6 +105,11 @@ class Git:
     def _try(self, *arguments: str) -> bytes | None:
         done = self._run(arguments, None)
         return done.stdout if done.returncode == 0 else None
+
+    def _line(self, *arguments: str) -> str | None:
+        """Return the one line that git answers, ``None`` where it has no answer."""
+        found = self._try(*arguments)
+        return None if found is None else decode_path(found).removesuffix("\n")
 
     def _run(
         self, arguments: Sequence[str], stdin: bytes | None
@@ -124,6 +139,13 @@ class Git:
             )
         raise GitError(f"git write-tree failed: {decode_path(done.stderr).strip()}")
 
+    def staged_tree(self) -> str | None:
+        """Return the tree that a commit would record now, ``None`` where git can't write one."""
+        try:
+            return self.write_tree()
+        except GitError:
+            return None
+
     def write_worktree_tree(self, folder: str) -> str:
         """Return the tree that a commit would record if ``folder`` were added as it is on disk."""
         with tempfile.TemporaryDirectory(prefix="kbindex-") as scratch:
@@ -133,7 +155,8 @@ class Git:
             previous = self._environment
             self._environment = {**previous, "GIT_INDEX_FILE": str(index)}
             try:
-                self.run("add", "--all", "--", f":(top,literal){folder}")
+                if folder == "." or (self.root / os.fsdecode(encode_path(folder))).exists():
+                    self.run("add", "--all", "--", pathspec(folder))
                 return self.write_tree()
             finally:
                 self._environment = previous
@@ -147,10 +170,13 @@ class Git:
             raise UsageError(f"'{revision}' names no commit or tree in this repository")
         return found.decode().strip()
 
+    def find_tree(self, revision: str) -> str | None:
+        """Return the tree of a revision, ``None`` where there is none here."""
+        return self._line("rev-parse", "--verify", "--quiet", f"{revision}^{{tree}}")
+
     def head_tree(self) -> str | None:
         """Return the tree of HEAD, ``None`` before the first commit."""
-        found = self._try("rev-parse", "--verify", "--quiet", "HEAD^{tree}")
-        return found.decode().strip() if found else None
+        return self.find_tree("HEAD")
 
     def list_tree(self, tree: str, *folders: str) -> Iterator[tuple[str, str, str]]:
         """Yield (mode, object id, path) of every file below ``folders`` in ``tree``."""
@@ -163,12 +189,12 @@ class Git:
 
     def object_ids(self, tree: str, *paths: str) -> list[str | None]:
         """Return the id of each path in ``tree``, ``None`` where there is nothing."""
-        queries = "".join(f"{tree}:{path}\n" for path in paths)
-        answer = self.run("cat-file", "--batch-check", stdin=encode_path(queries)).decode()
-        return [
-            None if line.endswith((" missing", " ambiguous")) else line.split(" ")[0]
-            for line in answer.splitlines()
-        ]
+        found = {}
+        for entry in self.run("ls-tree", "-z", "--full-tree", tree, "--", *paths).split(b"\0"):
+            if entry:
+                meta, path = entry.split(b"\t", 1)
+                found[decode_path(path)] = meta.decode().split(" ")[2]
+        return [tree if path == "." else found.get(path) for path in paths]
 
     # Objects
 
@@ -217,26 +243,53 @@ class Git:
         """The index that git uses now: a hook of ``commit -a`` or ``commit PATH`` has its own."""
         return self.root / (self._environment.get("GIT_INDEX_FILE") or self.git_dir / "index")
 
+    @property
+    def has_partial_index(self) -> bool:
+        """Whether this is a hook of ``git commit PATH``, whose index serves that commit alone."""
+        return self.index_file.name.startswith("next-index-")
+
+    @property
+    def is_worktree_watched(self) -> bool:
+        """Whether the pre-commit framework compares the work tree with the index after a hook."""
+        return bool(self._environment.get("PRE_COMMIT"))
+
     def index_files(self, *folders: str) -> Iterator[tuple[str, str, str]]:
         """Yield (mode, object id, path) of every staged file below ``folders``; no conflicts."""
-        pathspecs = [f":(top,literal){folder}" for folder in folders]
-        for entry in self.run("ls-files", "--stage", "-z", "--", *pathspecs).split(b"\0"):
-            if entry:
-                meta, path = entry.split(b"\t", 1)
-                mode, oid, stage = meta.decode().split(" ")
-                if stage == "0":
-                    yield mode, oid, decode_path(path)
+        specs = [pathspec(folder) for folder in folders]
+        intended: set[str] | None = None
+        for entry in self.run("ls-files", "--stage", "-z", "--", *specs).split(b"\0"):
+            if not entry:
+                continue
+            meta, path = entry.split(b"\t", 1)
+            mode, oid, stage = meta.decode().split(" ")
+            if oid in _EMPTY_BLOBS and intended is None:
+                # "git add -N" lists an empty blob that no commit would hold.
+                added = self.run("diff", "--name-only", "--diff-filter=A", "-z", "--", *specs)
+                intended = set(split_paths(added))
+            if stage == "0" and not (intended and decode_path(path) in intended):
+                yield mode, oid, decode_path(path)
 
     def stage(self, changes: Mapping[str, str | None]) -> None:
         """Point staged paths at blobs (``None`` removes one), all of them or none."""
         lines = [
-            f"{REGULAR_FILE} {oid}\t{path}" if oid else f"0 {'0' * 40}\t{path}"
+            f"{REGULAR_FILE} {oid}\t{path}" if oid else f"0 {self._null_id}\t{path}"
             for path, oid in changes.items()
         ]
         if lines:
             self.run(
                 "update-index", "-z", "--index-info", stdin=encode_path("\0".join(lines) + "\0")
             )
+
+    @cached_property
+    def _null_id(self) -> str:
+        is_sha256 = self._line("rev-parse", "--show-object-format") == "sha256"
+        return "0" * (64 if is_sha256 else 40)
+
+    def skip_in_worktree(self, paths: Sequence[str]) -> None:
+        """Tell git that a sparse work tree doesn't hold these staged files."""
+        listing = encode_path("".join(f"{path}\0" for path in paths))
+        if paths:
+            self.run("update-index", "--skip-worktree", "-z", "--stdin", stdin=listing)
 
     def check_out(self, paths: Sequence[str]) -> None:
         """Write staged files to the work tree, replacing what is there."""
@@ -250,8 +303,7 @@ class Git:
 
     def changed_in_worktree(self, folder: str) -> list[str]:
         """Return the staged paths below ``folder`` whose work tree file is another or gone."""
-        output = self.run("diff-files", "--name-only", "-z", "--", f":(top,literal){folder}")
-        return split_paths(output)
+        return split_paths(self.run(*CHANGED, pathspec(folder)))
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Start a git that runs beside us; read its output when it is needed."""
@@ -266,21 +318,50 @@ class Git:
 
     def untracked(self, folder: str) -> list[str]:
         """Return the files below ``folder`` that git doesn't know and doesn't ignore."""
-        spec = f":(top,literal){folder}"
-        return split_paths(self.run("ls-files", "--others", "--exclude-standard", "-z", "--", spec))
+        return split_paths(self.run(*UNTRACKED, pathspec(folder)))
 
-    # Branches
+    def unmerged(self, folder: str) -> dict[str, dict[int, str]]:
+        """Return conflicted paths: stage (1 base, 2 ours, 3 theirs) to blob."""
+        spec = pathspec(folder)
+        found: dict[str, dict[int, str]] = {}
+        for entry in self.run("ls-files", "--unmerged", "-z", "--", spec).split(b"\0"):
+            if entry:
+                meta, path = entry.split(b"\t", 1)
+                _, oid, stage = meta.decode().split(" ")
+                found.setdefault(decode_path(path), {})[int(stage)] = oid
+        return found
+
+    # Branches and commits
+
+    def operation_commits(self) -> list[str]:
+        """Return the commits that a merge, pick, revert or rebase under way brings in."""
+        found = []
+        for name in ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD"):
+            file = self.git_dir / name
+            if file.is_file():
+                found += file.read_text("ascii").split()
+        return found
+
+    def parents(self, commit: str) -> list[str]:
+        """Return a commit's parents; those that a shallow clone lacks are left out."""
+        found = self._try("rev-list", "--parents", "--max-count=1", commit)
+        return found.decode().split()[1:] if found else []
+
+    def branch_tips(self) -> list[str]:
+        """Return the commits of all local and remote branches, each once."""
+        form = "--format=%(objectname)"
+        tips = self.run("for-each-ref", form, "refs/heads", "refs/remotes").decode().split()
+        return list(dict.fromkeys(tips))
 
     def branch(self) -> str | None:
         """Return the current branch, ``None`` when HEAD is detached."""
-        found = self._try("symbolic-ref", "--quiet", "--short", "HEAD")
-        return decode_path(found).strip() if found else None
+        return self._line("symbolic-ref", "--quiet", "--short", "HEAD")
 
     def default_branch(self) -> str | None:
         """Return the branch that ``origin`` calls its default, or the only usual name there is."""
-        found = self._try("symbolic-ref", "--quiet", "--short", "refs/remotes/origin/HEAD")
+        found = self._line("symbolic-ref", "--quiet", "--short", "refs/remotes/origin/HEAD")
         if found:
-            return decode_path(found).strip().removeprefix("origin/")
+            return found.removeprefix("origin/")
         if self._try("remote"):
             return None
         current = self.branch()
@@ -297,18 +378,30 @@ class Git:
         return any((self.git_dir / name).exists() for name in _MID_OPERATION)
 
     def config_value(self, name: str) -> str | None:
-        found = self._try("config", "--get", name)
-        return decode_path(found).rstrip("\n") if found else None
+        return self._line("config", "--get", name)
 
     @property
     def hooks_dir(self) -> Path:
-        found = self.run("rev-parse", "--path-format=absolute", "--git-path", "hooks")
-        return Path(decode_path(found).rstrip("\n"))
+        found = self._line("rev-parse", "--path-format=absolute", "--git-path", "hooks")
+        return _folder(found or str(self.git_dir / "hooks"))
+
+
+def _lines(output: bytes) -> list[str]:
+    return decode_path(output).removesuffix("\n").split("\n")
+
+
+def _folder(path: str) -> Path:
+    return Path(os.fsdecode(encode_path(path)))
 
 
 def is_regular(mode: str) -> bool:
     """Whether a tree entry is a file: no symbolic link, no submodule."""
     return mode in _REGULAR_MODES
+
+
+def pathspec(folder: str) -> str:
+    """Return what names everything below a folder, and nothing else, in any command."""
+    return ":(top)" if folder == "." else f":(top,literal){folder}"
 
 
 def split_paths(output: bytes) -> list[str]:

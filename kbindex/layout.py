@@ -23,22 +23,22 @@ CONSTANT_FILES = {
     ),
 }
 
-_OUTLINE_SUFFIX = ".tsv"
+OUTLINE_SUFFIX = ".tsv"
 _LONGEST_NAME = 255
 """Bytes; what Linux and macOS file systems allow for one name."""
 
 
 def outline_path(index_dir: str, document_path: str) -> str:
     """Return where the outline of a document stands; ``document_path`` is below the bundle."""
-    return f"{index_dir}/{OUTLINES}/{document_path}{_OUTLINE_SUFFIX}"
+    return f"{index_dir}/{OUTLINES}/{document_path}{OUTLINE_SUFFIX}"
 
 
 def document_of_outline(index_dir: str, path: str) -> str:
     """Return the document, below the bundle, that an outline's path stands for."""
-    return path.removeprefix(f"{index_dir}/{OUTLINES}/").removesuffix(_OUTLINE_SUFFIX)
+    return path.removeprefix(f"{index_dir}/{OUTLINES}/").removesuffix(OUTLINE_SUFFIX)
 
 
 def has_outline_path(document_path: str) -> bool:
     """Whether a file system can hold the outline's name."""
     name = document_path.rsplit("/", 1)[-1]
-    return len(name.encode("utf-8", "surrogateescape")) + len(_OUTLINE_SUFFIX) <= _LONGEST_NAME
+    return len(name.encode("utf-8", "surrogateescape")) + len(OUTLINE_SUFFIX) <= _LONGEST_NAME

@@ -11,8 +11,13 @@ from kbindex.fuse import DEPTH
 
 _WORD = re.compile(r"\w+")
 _MOST_WORDS = 64
-_TITLE, _HEADING, _TEXT = 2.0, 2.0, 1.0
-"""Weights of the fields in BM25."""
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\uff66-\uff9f\U00020000-\U0003ffff]+"
+)
+"""Runs of scripts that put no space between words: Thai, Lao, Burmese, Khmer, Japanese, Chinese."""
+_WEIGHTS = (2.0, 2.0, 1.0, 1.0)
+"""Of title, heading, text and pairs in BM25."""
 _K1 = 1.2
 """FTS5's constant."""
 
@@ -20,11 +25,11 @@ _K1 = 1.2
 def search_words(
     db: sqlite3.Connection, query: str, documents: Collection[int] | None
 ) -> dict[int, float]:
-    """Return up to 100 chunk ids with BM25 divided by what the query's words could reach.
+    """Return up to 200 chunk ids with BM25 divided by what the query's words could reach.
 
     ``documents`` restricts the search before ranking. Any string is a valid query.
     """
-    words = _words(query)
+    words = _terms(query)
     n_chunks = db.execute("SELECT count(*) FROM chunk").fetchone()[0]
     if not words or not n_chunks:
         return {}
@@ -35,30 +40,42 @@ def search_words(
     if not telling:
         return {}
     possible = (_K1 + 1) * sum(_idf(n_chunks, counts[word]) for word in words)
-    match = " OR ".join(map(_quoted, telling))
+    match = " OR ".join(telling)
     found = db.execute(
         # Only numbers of ours are put into the text.
-        "SELECT words.rowid, -bm25(words, ?, ?, ?) AS score FROM words "
+        "SELECT words.rowid, -bm25(words, ?, ?, ?, ?) AS score FROM words "
         + ("JOIN chunk ON chunk.id = words.rowid " if documents is not None else "")
         + "WHERE words MATCH ? "
         + (f"AND chunk.document IN ({_numbers(documents)}) " if documents is not None else "")
-        + "ORDER BY score DESC, words.rowid LIMIT ?",
-        (_TITLE, _HEADING, _TEXT, match, DEPTH),
+        + "ORDER BY score DESC LIMIT ?",
+        (*_WEIGHTS, match, 2 * DEPTH),
     )
     return {chunk: max(score, 0.0) / possible for chunk, score in found}
 
 
-def _words(query: str) -> list[str]:
-    return list(dict.fromkeys(_WORD.findall(query.casefold())))[:_MOST_WORDS]
+def character_pairs(text: str) -> str:
+    """Return the pairs of neighbouring characters in text without spaces, as words to index."""
+    runs = _UNSPACED.findall(text)
+    return " ".join(pair for run in runs for pair in _pairs(run))
 
 
-def _n_chunks_with(db: sqlite3.Connection, word: str) -> int:
-    found = db.execute("SELECT count(*) FROM words WHERE words MATCH ?", (_quoted(word),))
+def _pairs(run: str) -> list[str]:
+    return [run[at : at + 2] for at in range(max(len(run) - 1, 1))]
+
+
+def _terms(query: str) -> list[str]:
+    """Return the query's words as FTS5 terms, each once."""
+    query = query.lower()
+    words = [f'"{word}"' for word in _WORD.findall(_UNSPACED.sub(" ", query))]
+    for run in _UNSPACED.findall(query):
+        # A pair is a word of its own in the index; a single character begins some.
+        words += [f'"{run}" *'] if len(run) == 1 else [f'"{pair}"' for pair in _pairs(run)]
+    return list(dict.fromkeys(words))[:_MOST_WORDS]
+
+
+def _n_chunks_with(db: sqlite3.Connection, term: str) -> int:
+    found = db.execute("SELECT count(*) FROM words WHERE words MATCH ?", (term,))
     return int(found.fetchone()[0])
-
-
-def _quoted(word: str) -> str:
-    return f'"{word}"'  # \w+ holds no quotation mark
 
 
 def _idf(n_chunks: int, n_with: int) -> float:

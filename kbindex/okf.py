@@ -11,8 +11,8 @@ are ignored; ``index.md`` and ``log.md`` are reserved names.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import PurePosixPath
@@ -23,12 +23,16 @@ from markdown_it.token import Token
 
 from kbindex.model import Block, Document, Frontmatter, Heading
 
+_MOST_PROBLEMS = 20
 RESERVED_TYPES = {"index.md": "Index", "log.md": "Log"}
 
 _BOM = "\ufeff"
 _EOL = r"(?:\r\n?|\n)"
 _OPENING = re.compile(rf"{_BOM}?---[ \t]*{_EOL}")
-_CLOSING = re.compile(rf"^(?:---|\.\.\.)[ \t]*(?:{_EOL}|\Z)", re.MULTILINE)
+_CLOSING = re.compile(rf"(?<=[\r\n])(?:---|\.\.\.)[ \t]*(?:{_EOL}|\Z)")
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What YAML forbids, and a document may hold all the same."""
+
 _BLANK_LINES = re.compile(rf"(?:[ \t]*{_EOL})*")
 # Splits lines as CommonMark does: not at form feeds, U+2028 and the like, as str.splitlines would.
 _LINE = re.compile(rf"[^\r\n]*{_EOL}|[^\r\n]+\Z")
@@ -105,14 +109,20 @@ def parse_frontmatter(text: str) -> Frontmatter:
     blank = _BLANK_LINES.match(text, closing.end())
     end = blank.end() if blank else closing.end()
     try:
-        node = yaml.compose(source.replace("\0", "\ufffd"), Loader=_yaml_loader())
+        node = yaml.compose(_UNPRINTABLE.sub("\ufffd", source), Loader=_yaml_loader())
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         return _salvage_frontmatter(source, end, error)
     if node is None:
         return Frontmatter(end)
     if not isinstance(node, yaml.MappingNode):
         return Frontmatter()
-    return _read_mapping(node, end)
+    frontmatter = _read_mapping(node, end)
+    forbidden = _UNPRINTABLE.search(source)
+    if forbidden:
+        line = source.count("\n", 0, forbidden.start()) + 2
+        problem = (line, "the frontmatter holds a character that YAML forbids")
+        frontmatter = replace(frontmatter, problems=(*frontmatter.problems, problem))
+    return frontmatter
 
 
 def nested_headings(text: str) -> list[tuple[int, str]]:
@@ -153,19 +163,25 @@ def match_heading(source: str, level: int) -> tuple[str, int] | None:
         if not heading:
             atx = re.match(rf"#{{{level}}}(?:[ \t]+(.*))?$", line, re.DOTALL)
             if atx:
-                content = re.sub(r"(?:^|[ \t]+)#+$", "", (atx.group(1) or "").rstrip(" \t"))
-                return _one_line(content), match.end()
+                return _one_line(_without_closing(atx.group(1) or "")), match.end()
         elif level <= 2 and _SETEXT_UNDERLINE[level].match(line):
             return _one_line(" ".join(heading)), match.end()
-        if level > 2 or not line.strip():
+        if level > 2 or not line.strip(" \t"):
             return None
         heading.append(line)
     return None
 
 
+def _without_closing(content: str) -> str:
+    """Return an ATX heading's content without the hashes that may close it."""
+    content = content.rstrip(" \t")
+    opened = content.rstrip("#")
+    return opened if not opened or opened[-1] in " \t" else content
+
+
 _SETEXT_UNDERLINE = {1: re.compile(r" {0,3}=+[ \t]*$"), 2: re.compile(r" {0,3}-+[ \t]*$")}
 METADATA_PIECE = 480
-"""Code points of metadata embedded at once: at most 512 tokens in every tokenizer we know."""
+"""UTF-8 bytes of metadata embedded at once; a token is a byte at least, in any tokenizer."""
 
 
 def metadata_pieces(frontmatter: Frontmatter) -> list[str]:
@@ -173,20 +189,21 @@ def metadata_pieces(frontmatter: Frontmatter) -> list[str]:
     values = (frontmatter.title, frontmatter.description, ", ".join(frontmatter.tags))
     rest = "\n".join(value for value in values if value)
     pieces = []
-    while len(rest) > METADATA_PIECE:
-        cut = max(rest.rfind(" ", 1, METADATA_PIECE), rest.rfind("\n", 1, METADATA_PIECE)) + 1
-        cut = cut or _before_combining(rest, METADATA_PIECE)
+    while len(rest.encode()) > METADATA_PIECE:
+        room = len(rest.encode()[:METADATA_PIECE].decode(errors="ignore"))
+        cut = max(rest.rfind(" ", 1, room), rest.rfind("\n", 1, room)) + 1
+        cut = cut or _last_boundary(rest, room)
         pieces.append(rest[:cut])
         rest = rest[cut:]
     return [*pieces, rest] if rest else pieces
 
 
-def _before_combining(text: str, at: int) -> int:
-    """Return the last place at or before ``at`` that doesn't part a letter from its marks."""
-    cut = at
-    while cut > 1 and (unicodedata.combining(text[cut]) or "\u200d" in text[cut - 1 : cut + 1]):
-        cut -= 1
-    return cut if cut > 1 else at
+def _last_boundary(text: str, at: int) -> int:
+    """Return the last place up to ``at`` between two grapheme clusters; ``at`` if there is none."""
+    import regex  # slow to import and hardly ever needed
+
+    starts = [match.start() for match in regex.finditer(r"\X", text[: at + 1])]
+    return starts[-1] or at
 
 
 def _one_line(text: str) -> str:
@@ -253,14 +270,12 @@ def _read_mapping(node: yaml.MappingNode, end: int) -> Frontmatter:
         tags=_tags(values.get("tags")),
         type=_scalar(values.get("type")),
         status=_scalar(values.get("status")),
-        problems=tuple(problems),
+        problems=tuple(problems[:_MOST_PROBLEMS]),
     )
 
 
 def _scalar(node: yaml.Node | None) -> str | None:
-    if not isinstance(node, yaml.ScalarNode) or (
-        node.style is None and node.value in ("~", "null")
-    ):
+    if not isinstance(node, yaml.ScalarNode) or (not node.style and node.value in ("~", "null")):
         return None
     return _one_line(node.value) or None
 
@@ -280,7 +295,7 @@ def _salvage_frontmatter(source: str, end: int, error: Exception) -> Frontmatter
     if not found and not re.match(r"\s*[\w-]+:", source):
         return Frontmatter()
     mark = getattr(error, "problem_mark", None)
-    reason = getattr(error, "problem", None) or "nested too deeply"
+    reason = getattr(error, "problem", None) or getattr(error, "reason", "nested too deeply")
     return Frontmatter(
         end=end,
         title=_one_line(found.get("title", "")) or None,

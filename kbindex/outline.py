@@ -103,8 +103,11 @@ def verify_outline(text: str, entries: Sequence[Entry], identity: EmbedderIdenti
     frontmatter = parse_frontmatter(text)
     regions = [entry.region for entry in entries]
     _verify_tiling(text, regions)
+    n_pieces = len(metadata_pieces(frontmatter)) if frontmatter.end else 0
     if frontmatter.end:
-        _verify_frontmatter(frontmatter.end, len(metadata_pieces(frontmatter)), regions)
+        _verify_frontmatter(frontmatter.end, n_pieces, regions)
+    if any(region.char_start == region.char_end for region in regions[max(n_pieces, 1) :]):
+        raise OutlineMismatch(0, "the outline has lines for no text")
     _verify_openings(text, regions)
     chunks = compose(text, frontmatter, regions)
     for entry, expected in zip(entries, make_entries(chunks, identity), strict=True):

@@ -6,9 +6,11 @@ next update or ``git checkout -- .kbindex`` mends that.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from kbindex.git import Git, encode_path
+from kbindex.layout import WAL
 
 
 def stage_changes(git: Git, changes: dict[str, bytes | None], index_dir: str) -> list[str]:
@@ -18,14 +20,39 @@ def stage_changes(git: Git, changes: dict[str, bytes | None], index_dir: str) ->
     oids = dict(zip(written, git.write_blobs(list(written.values())), strict=True))
     wanted: dict[str, str | None] = {path: oids.get(path) for path in changes}
     differing = {path: oid for path, oid in wanted.items() if staged.get(path) != oid}
-    git.stage(differing)
-    behind = {*differing, *git.changed_in_worktree(index_dir)}
-    if not git.is_sparse:
-        git.check_out([path for path in sorted(behind) if wanted.get(path, staged.get(path))])
-    for path, oid in differing.items():
+    stage_blobs(git, differing)
+    if not _leaves_worktree(git):
+        restore_worktree(git, index_dir)
+    return sorted(differing)
+
+
+def _leaves_worktree(git: Git) -> bool:
+    # `git commit PATH` may yet be stopped; post-commit brings the work tree along.
+    return git.has_partial_index and not git.is_worktree_watched
+
+
+def restore_worktree(git: Git, index_dir: str) -> None:
+    """Make the work tree's index files those that are staged, whoever left them otherwise."""
+    if git.is_sparse:
+        return
+    git.check_out(git.changed_in_worktree(index_dir))
+    for path in git.untracked(f"{index_dir}/{WAL}"):
+        remove_file(git.root, path)  # of a commit that was stopped
+
+
+def stage_blobs(git: Git, blobs: Mapping[str, str | None]) -> None:
+    """Point staged paths at blobs, ``None`` removes one, and make the work tree follow."""
+    git.stage(blobs)
+    if _leaves_worktree(git):
+        return
+    present = sorted(path for path, oid in blobs.items() if oid)
+    if git.is_sparse:
+        git.skip_in_worktree(present)
+    else:
+        git.check_out(present)
+    for path, oid in blobs.items():
         if oid is None:
             remove_file(git.root, path)
-    return sorted(differing)
 
 
 def write_changes(git: Git, changes: dict[str, bytes | None]) -> list[str]:

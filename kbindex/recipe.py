@@ -11,9 +11,8 @@ import json
 from dataclasses import asdict, dataclass
 from functools import cache
 
-from kbindex import __version__
 from kbindex.config import Config
-from kbindex.errors import DamagedIndexError, RecipeError
+from kbindex.errors import DamagedIndexError, OlderFormatError, RecipeError
 from kbindex.model import EmbedderIdentity, Recipe
 
 FORMAT = 1
@@ -75,19 +74,19 @@ def parse_recipe(text: str, path: str) -> Recipe:
     try:
         content = json.loads(text)
         found = int(content["format"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise DamagedIndexError(path, f"is not a recipe ({error})") from None
     if found != FORMAT:
-        age = "newer" if found > FORMAT else "older"
-        raise RecipeError(
-            f"{path}: the index has format {found}, {age} than the {FORMAT} "
-            f"that kbindex {__version__} reads",
-            "pip install --upgrade kbindex" if found > FORMAT else "kbindex update",
-        )
+        says = f"{path}: the index has format {found}, {{}} than the {FORMAT} that is read here"
+        if found < FORMAT:
+            raise OlderFormatError(says.format("older"), "kbindex update")
+        raise RecipeError(says.format("newer"), "pip install --upgrade kbindex")
     try:
         embedder = dict(content["embedder"])
         dtype = str(embedder.pop("dtype"))
         identity = EmbedderIdentity(**embedder)
+        if not _is_sane(identity):
+            raise ValueError("the embedder's fields have other types")
         return Recipe(
             embedder=identity,
             chunk_tokens=int(content["chunker"]["tokens"]),
@@ -98,6 +97,13 @@ def parse_recipe(text: str, path: str) -> Recipe:
         )
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedIndexError(path, f"lacks or garbles a field ({error})") from None
+
+
+def _is_sane(identity: EmbedderIdentity) -> bool:
+    fields = asdict(identity)
+    dimension = fields.pop("dimension")
+    are_texts = all(isinstance(value, str) for value in fields.values())
+    return are_texts and type(dimension) is int and dimension > 0
 
 
 def compare_recipes(before: Recipe, after: Recipe) -> list[RecipeChange]:

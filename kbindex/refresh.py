@@ -37,12 +37,14 @@ def refresh_view(repository: Repository, snapshot: Snapshot, view: View, state: 
     gone = [entry[0] for path, entry in held.items() if decode_path(path) not in unchanged]
     changed = {p: blob for p, blob in snapshot.documents.items() if p not in unchanged}
     with repository.cache() as cache:
-        load_committed(git, snapshot, cache, identity, config.index_dir)
+        _, damage = load_committed(git, snapshot, cache, identity, config.index_dir)
+        if damage:
+            raise damage[0]
         part = replace(snapshot, documents=changed)
         documents = list(_documents(git, part, recipe))
         read = {decode_path(document.path) for document in documents}
         keys = {entry.key for document in documents for entry in document.entries} - {"-"}
-        vectors = cache.vectors(keys)
+        vectors = cache.vectors(keys | view.keys_without_vector())
     about = {
         "state": state,
         "recipe": render_recipe(recipe),
@@ -69,11 +71,16 @@ def _documents(git: Git, snapshot: Snapshot, recipe: Recipe) -> Iterator[Indexed
             stale=None if state.is_fresh else state.message,
             text=state.text,
             frontmatter=frontmatter,
-            title=frontmatter.title or _first_h1(entries) or PurePosixPath(state.path).stem,
+            title=frontmatter.title or _first_h1(entries) or _file_name(state.path),
             type=document_type(state.path, frontmatter.type),
             entries=entries,
             chunks=chunks,
         )
+
+
+def _file_name(path: str) -> str:
+    name = PurePosixPath(path).stem
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _first_h1(entries: tuple[Entry, ...]) -> str | None:

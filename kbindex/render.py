@@ -10,17 +10,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kbindex.formats import Format
+from kbindex.formats import Format, printable
 from kbindex.model import SEPARATOR, Answer, Hit, Problem
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _SCORE_DIGITS = 4
 _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-
-
-def printable(text: str) -> str:
-    """Return ``text`` without anything that could steer a terminal."""
-    return _CONTROL.sub("\ufffd", text)
 
 
 def to_json(value: Any, *, indent: int | None = 2) -> str:
@@ -96,7 +90,8 @@ def _section(hit: Hit) -> dict[str, Any] | None:
 
 
 def _hit_text(hit: Hit, explain: bool) -> str:
-    cited = printable(SEPARATOR.join(part for part in (hit.title, *hit.heading) if part))
+    path = hit.heading[1:] if hit.heading[:1] == (hit.title,) else hit.heading
+    cited = printable(SEPARATOR.join(part for part in (hit.title, *path) if part))
     mark = " (deprecated)" if hit.status == "deprecated" else ""
     line = f"{printable(hit.path)}:{hit.first_line}: {cited}{mark}  {hit.score:.2f}"
     if explain and hit.explanation is not None:
@@ -131,7 +126,7 @@ def render_check(
         }
         return to_json(content)
     if form == Format.SARIF:
-        return to_json(_sarif([*problems, *notices]))
+        return to_json(_sarif(problems, notices))
     if form == Format.GITHUB:
         lines = [_annotation("error", p) for p in problems] + [
             _annotation("notice", p) for p in notices
@@ -175,26 +170,29 @@ def _annotation(level: str, problem: Problem) -> str:
 
 
 def _escaped(text: str, more: str = "") -> str:
+    text = "".join(p if p in ("\n", "\r\n") else printable(p) for p in re.split(r"(\r?\n)", text))
     for character in "%\r\n" + more:
         text = text.replace(character, f"%{ord(character):02X}")
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _sarif(problems: Sequence[Problem]) -> dict[str, Any]:
-    rules = sorted({problem.rule for problem in problems})
+def _sarif(problems: Sequence[Problem], notices: Sequence[Problem]) -> dict[str, Any]:
+    rules = sorted({problem.rule for problem in (*problems, *notices)})
+    results = [_sarif_result(problem, "error") for problem in problems]
+    results += [_sarif_result(notice, "note") for notice in notices]
     return {
         "$schema": _SARIF_SCHEMA,
         "version": "2.1.0",
         "runs": [
             {
                 "tool": {"driver": {"name": "kbindex", "rules": [{"id": rule} for rule in rules]}},
-                "results": [_sarif_result(problem) for problem in problems],
+                "results": results,
             }
         ],
     }
 
 
-def _sarif_result(problem: Problem) -> dict[str, Any]:
+def _sarif_result(problem: Problem, level: str) -> dict[str, Any]:
     from urllib.parse import quote
 
     uri = quote(problem.path.encode("utf-8", "surrogateescape"))
@@ -204,7 +202,7 @@ def _sarif_result(problem: Problem) -> dict[str, Any]:
     remedy = f" Remedy: {problem.remedy}" if problem.remedy else ""
     return {
         "ruleId": problem.rule,
-        "level": "error",
+        "level": level,
         "message": {"text": problem.message + remedy},
         "locations": [{"physicalLocation": location}],
     }

@@ -15,7 +15,7 @@ from kbindex.config import FILE_NAME, PYPROJECT, Config, load_config
 from kbindex.errors import NoBundleError, NoIndexError, RefusedError
 from kbindex.git import Git
 from kbindex.model import Snapshot
-from kbindex.snapshot import read_config, read_snapshot
+from kbindex.snapshot import read_config, read_snapshot, read_staged_snapshot
 
 _LOCAL = "kbindex"
 _LOCK_SECONDS = 600
@@ -41,27 +41,37 @@ class Repository:
     def cache(self) -> Cache:
         return Cache(self.cache_dir)
 
-    @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Hold the lock that writers of the index share; a dead process holds none."""
-        from filelock import FileLock, Timeout
-
-        self.cache_dir.mkdir(parents=True, exist_ok=True)
-        try:
-            with FileLock(self.cache_dir / "lock", timeout=_LOCK_SECONDS):
-                yield
-        except Timeout:
-            raise RefusedError(
-                f"another kbindex has been writing for {_LOCK_SECONDS} seconds",
-                "wait for it or stop it, then run this again",
-            ) from None
-
     def state_id(self, tree: str) -> str:
         """Name all that decides whether the index in ``tree`` is up to date, reading none of it."""
         git, config = self.git, self.config
-        ids = git.object_ids(tree, config.bundle.removeprefix("."), config.index_dir)
+        ids = git.object_ids(tree, config.bundle, config.index_dir)
         content = repr((__version__, config, ids))
-        return hashlib.sha256(content.encode()).hexdigest()[:32]
+        return hashlib.sha256(content.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+@contextmanager
+def write_lock(git: Git) -> Iterator[None]:
+    """Hold the lock that writers of a repository share; a dead process holds none."""
+    from filelock import FileLock, Timeout
+
+    folder = git.common_dir / _LOCAL
+    lock = None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / "lock")
+        lock.acquire(timeout=_LOCK_SECONDS)
+    except Timeout:
+        raise RefusedError(
+            f"another kbindex has been writing for {_LOCK_SECONDS} seconds",
+            "wait for it or stop it, then run this again",
+        ) from None
+    except OSError:
+        lock = None  # read-only: nobody else can write either
+    try:
+        yield
+    finally:
+        if lock is not None:
+            lock.release()
 
 
 def open_repository(directory: Path | None) -> Repository:
@@ -71,14 +81,22 @@ def open_repository(directory: Path | None) -> Repository:
     return Repository(git, load_config(texts[0], texts[1], os.environ))
 
 
+def repository_at(git: Git, tree: str | None) -> Repository:
+    """Return the repository with the configuration that stands in ``tree``."""
+    return Repository(git, read_config(git, tree))
+
+
 def open_tree(directory: Path | None, revision: str | None) -> tuple[Repository, Snapshot]:
     """Return a repository as it is in a revision, or staged: configuration and files."""
     git = Git(directory)
     if git.is_bare and revision is None:
         revision = "HEAD"
-    tree = git.resolve_tree(revision) if revision else git.write_tree()
-    config = read_config(git, tree, dict(os.environ))
-    return Repository(git, config), read_snapshot(git, tree, config)
+    tree = git.resolve_tree(revision) if revision else git.staged_tree()
+    if tree is None:  # a read-only repository; what is staged can be listed all the same
+        repository = open_repository(directory)
+        return repository, read_staged_snapshot(git, repository.config)
+    repository = repository_at(git, tree)
+    return repository, read_snapshot(git, tree, repository.config)
 
 
 def require_index(repository: Repository, snapshot: Snapshot) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kbindex.config import Config
 from kbindex.errors import KbindexError, UsageError
-from kbindex.fuse import Candidate, collapse, fuse, top_similar
+from kbindex.fuse import DEPTH, Candidate, collapse, fuse, top_similar
 from kbindex.git import decode_path
 from kbindex.lexical import search_words
 from kbindex.model import Coverage, Hit
@@ -68,7 +68,10 @@ def search(view: View, config: Config, request: Request, filters: Filters) -> Fo
         dense = top_similar(similarities, is_allowed_vector)
     words = search_words(view.db, request.query, allowed) if request.with_words else {}
     place_of = {int(chunk): place for place, chunk in enumerate(chunks)} if words else {}
-    lexical = {place_of[chunk]: share for chunk, share in words.items()}
+    shares = sorted(
+        ((place_of[c], share) for c, share in words.items()), key=lambda s: (-s[1], s[0])
+    )
+    lexical = dict(shares[:DEPTH])
     if request.min_similarity is not None and similarities is not None:
         lexical = {p: s for p, s in lexical.items() if similarities[p] >= request.min_similarity}
     candidates = fuse(
@@ -81,7 +84,7 @@ def search(view: View, config: Config, request: Request, filters: Filters) -> Fo
     )
     best = collapse(candidates, request.per_document, request.n_hits)
     hits = _hits(view.db, config, best, request)
-    return Found(tuple(hits), len(words), 0 if dense is None else len(dense))
+    return Found(tuple(hits), len(lexical), 0 if dense is None else len(dense))
 
 
 def coverage(view: View) -> Coverage:

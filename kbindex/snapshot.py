@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from pathlib import PurePosixPath as PurePath
 
 from kbindex.config import FILE_NAME, PYPROJECT, Config, load_config
 from kbindex.git import Git, is_regular
-from kbindex.layout import OUTLINES, RECIPE, TABLE, WAL, has_outline_path, outline_path
+from kbindex.layout import (
+    OUTLINE_SUFFIX,
+    OUTLINES,
+    RECIPE,
+    TABLE,
+    WAL,
+    has_outline_path,
+    outline_path,
+)
 from kbindex.model import Problem, Recipe, Snapshot
 from kbindex.recipe import parse_recipe
 
 
-def read_config(git: Git, tree: str, environment: dict[str, str]) -> Config:
-    """Return the configuration that stands in ``tree``."""
-    oids = git.object_ids(tree, FILE_NAME, PYPROJECT)
+def read_config(git: Git, tree: str | None) -> Config:
+    """Return the configuration that stands in ``tree``, or in none, under our environment."""
+    oids = git.object_ids(tree, FILE_NAME, PYPROJECT) if tree else [None, None]
     texts = [git.read_blob(oid).decode("utf-8", "replace") if oid else None for oid in oids]
-    return load_config(texts[0], texts[1], environment)
+    return load_config(texts[0], texts[1], os.environ)
 
 
 def read_snapshot(git: Git, tree: str, config: Config) -> Snapshot:
@@ -36,6 +46,17 @@ def read_recipe(git: Git, snapshot: Snapshot, config: Config) -> Recipe | None:
     return parse_recipe(text, f"{config.index_dir}/{RECIPE}")
 
 
+def commit_trees(git: Git, commits: Iterable[str]) -> list[str]:
+    """Return the trees of commits and of their parents that are here, each once."""
+    found: dict[str, None] = {}
+    for commit in commits:
+        for revision in (commit, *git.parents(commit)):
+            tree = git.find_tree(revision)
+            if tree:
+                found[tree] = None
+    return list(found)
+
+
 def make_snapshot(tree: str, files: Iterable[tuple[str, str, str]], config: Config) -> Snapshot:
     """Sort (mode, object id, path) entries into documents and index files."""
     prefix = f"{config.index_dir}/"
@@ -52,6 +73,12 @@ def make_snapshot(tree: str, files: Iterable[tuple[str, str, str]], config: Conf
                 message = "the file name leaves no room for '.tsv': it is not indexed"
                 skipped.append(Problem("unreadable-document", path, message, remedy="rename it"))
     paths = {outline_path(prefix[:-1], config.document_path(path)): path for path in documents}
+    for outline, path in list(paths.items()):
+        folders = PurePath(outline).parents if f"{OUTLINE_SUFFIX}/" in outline else ()
+        if any(str(folder) in paths for folder in folders):
+            message = "its folder's name is that of another document's outline: it is not indexed"
+            skipped.append(Problem("unreadable-document", path, message, remedy="rename it"))
+            del paths[outline], documents[path]
     outlines, orphans = {}, {}
     for name, oid in index_files.items():
         path = f"{prefix}{name}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from types import TracebackType
 
-from kbindex.git import decode_path
+from kbindex.git import CHANGED, UNTRACKED, pathspec, split_paths
 from kbindex.repository import Repository
 
 
@@ -14,12 +14,8 @@ class StaleDocuments:
 
     def __init__(self, repository: Repository) -> None:
         self._config = repository.config
-        spec = f":(top,literal){self._config.bundle}"
-        git = repository.git
-        self._commands = [
-            git.start("diff-files", "--name-only", "-z", "--", spec),
-            git.start("ls-files", "--others", "--exclude-standard", "-z", "--", spec),
-        ]
+        spec = pathspec(self._config.bundle)
+        self._commands = [repository.git.start(*words, spec) for words in (CHANGED, UNTRACKED)]
 
     def __enter__(self) -> StaleDocuments:
         return self
@@ -40,6 +36,5 @@ class StaleDocuments:
         found = set(uncovered)
         for command in self._commands:
             output, _ = command.communicate()
-            names = (decode_path(path) for path in output.split(b"\0") if path)
-            found |= {name for name in names if self._config.is_document(name)}
+            found |= {name for name in split_paths(output) if self._config.is_document(name)}
         return tuple(sorted(found))

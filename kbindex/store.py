@@ -26,7 +26,7 @@ from kbindex.config import Config
 from kbindex.errors import DamagedIndexError
 from kbindex.git import Git
 from kbindex.layout import TABLE, WAL
-from kbindex.model import Row, Snapshot
+from kbindex.model import Chunk, Entry, Row, Snapshot
 
 Changes = dict[str, bytes | None]
 """Index files by their path from the repository's root; ``None`` removes one."""
@@ -44,6 +44,38 @@ class Checkpoint(Enum):
     NOW = auto()
 
 
+Places = Iterable[tuple[str, Sequence[Entry], Sequence[Chunk]]]
+"""Documents to anchor rows in: path, and its entries with their chunks."""
+
+
+def anchor_rows(
+    places: Places, documents: Mapping[str, str], keys: set[str], embedder: str, vectors: Vectors
+) -> list[Row]:
+    """Return a row for each of ``keys`` that stands in ``places``, where it stands first.
+
+    ``documents`` maps paths to blobs; ``vectors`` holds those of all keys.
+    """
+    from kbindex.rows import checksum
+
+    rows: dict[str, Row] = {}
+    for path, entries, chunks in places:
+        for ordinal, (entry, made) in enumerate(zip(entries, chunks, strict=True)):
+            if entry.key in keys and entry.key not in rows:
+                rows[entry.key] = Row(
+                    key=entry.key,
+                    embedder=embedder,
+                    path=path,
+                    ordinal=ordinal,
+                    blob=documents[path],
+                    char_start=entry.region.char_start,
+                    char_end=entry.region.char_end,
+                    heading=made.heading_path,
+                    n_tokens=entry.region.n_tokens,
+                    sum=checksum(entry.key, vectors[entry.key]),
+                )
+    return list(rows.values())
+
+
 class RowStore:
     """The rows of one snapshot under one embedder's identity."""
 
@@ -58,13 +90,19 @@ class RowStore:
         """Return the changes that replace table and WAL by a new table of ``rows``."""
         changes: Changes = dict.fromkeys(f"{self._folder}/{WAL}/{n}" for n in self._snapshot.wal)
         changes |= dict.fromkeys(f"{self._folder}/{TABLE}/{n}" for n in self._snapshot.table)
-        return changes | self._append({}, rows, vectors)
+        return changes | self._append({}, rows, vectors) if rows else changes
 
     def add(
-        self, rows: Sequence[Row], vectors: Vectors, checkpoint: Checkpoint, anchor: Anchor
+        self,
+        rows: Sequence[Row],
+        vectors: Vectors,
+        checkpoint: Checkpoint,
+        anchor: Anchor,
+        *,
+        fold_repeated: bool,
     ) -> tuple[Changes, bool]:
         """Return the changes that add ``rows`` and whether they are a checkpoint."""
-        repeated = self._repeated_files() if rows else []
+        repeated = self._repeated_files() if rows and fold_repeated else []
         if self._is_due(checkpoint, len(repeated), bool(rows)):
             return self._checkpoint(rows, vectors, anchor)
         if not rows:
@@ -72,8 +110,24 @@ class RowStore:
         from kbindex.wal import encode_wal
 
         all_rows, all_vectors, changes = self._folded(rows, vectors, repeated)
-        name, content = encode_wal(all_rows, _stack(all_rows, all_vectors))
+        name, content = encode_wal(all_rows, stack_vectors(all_rows, all_vectors))
         return changes | {f"{self._folder}/{WAL}/{name}": content}, False
+
+    def committed_rows(self, keys: set[str]) -> list[Row]:
+        """Return the sound rows of ``keys`` as they are committed, each once."""
+        rows: dict[str, Row] = {}
+        for source in sources(self._snapshot):
+            if keys.isdisjoint(cached_keys(self._cache, source, self._embedder)):
+                continue
+            try:
+                content = read_source(self._git, self._snapshot, source, self._folder)
+            except DamagedIndexError:
+                continue  # another source may hold them; what is lost is named by check
+            for number in self._sound(content):
+                row = content.rows[number]
+                if row.key in keys:
+                    rows.setdefault(row.key, row)
+        return list(rows.values())
 
     def _is_due(self, checkpoint: Checkpoint, n_folded: int, adds_file: bool) -> bool:
         every = self._config.checkpoint_every
@@ -82,9 +136,7 @@ class RowStore:
         return checkpoint == Checkpoint.NOW or (checkpoint == Checkpoint.WHEN_DUE and due)
 
     def _repeated_files(self) -> list[Source]:
-        """Return the WAL files that are staged but not in HEAD, unless a merge brought them."""
-        if self._git.is_mid_operation():
-            return []
+        """Return the WAL files that are staged but not in HEAD."""
         head = self._git.head_tree()
         listed = self._git.list_tree(head, f"{self._folder}/{WAL}") if head else ()
         in_head = {oid for _, oid, _ in listed}
@@ -139,7 +191,7 @@ class RowStore:
         folder = f"{self._folder}/{TABLE}"
         with extracted_table(self._git, table) as scratch:
             try:
-                append_rows(scratch, rows, _stack(rows, vectors))
+                append_rows(scratch, rows, stack_vectors(rows, vectors))
             except ValueError as error:
                 raise DamagedIndexError(folder, str(error)) from None
             files = table_files(scratch)
@@ -147,5 +199,6 @@ class RowStore:
         return changes | {f"{folder}/{name}": content for name, content in files.items()}
 
 
-def _stack(rows: Sequence[Row], vectors: Vectors) -> NDArray[np.float16]:
+def stack_vectors(rows: Iterable[Row], vectors: Vectors) -> NDArray[np.float16]:
+    """Return the vectors of rows in their order: ``(n_rows, dim)``."""
     return np.stack([vectors[row.key] for row in rows])

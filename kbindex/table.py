@@ -6,7 +6,9 @@ A checkpoint only ever appends; nothing here compacts or deletes.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -48,10 +50,25 @@ def _connect(folder: Path) -> Any:
     return lancedb.connect(folder)
 
 
+@contextmanager
+def _silent_stderr() -> Iterator[None]:
+    """Keep the native code's own words about a panic from the user; the exception has them."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
 def _guard(action: Callable[[], T]) -> T:
     """Turn whatever a damaged table does to the native code, panics included, into ValueError."""
     try:
-        return action()
+        with _silent_stderr():
+            return action()
     except BaseException as error:
         # pyo3's PanicException derives from BaseException and can't be imported to be named.
         if isinstance(error, Exception) or type(error).__name__ == "PanicException":

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbindex.anchors import Anchors
+from kbindex.lexical import character_pairs
 from kbindex.model import Chunk, Entry, Frontmatter
 
 _SCHEMA_VERSION = 1
@@ -36,7 +37,7 @@ CREATE TABLE chunk (
 CREATE INDEX chunk_document ON chunk (document);
 CREATE TABLE slot (key BLOB PRIMARY KEY, slot INTEGER) WITHOUT ROWID;
 CREATE VIRTUAL TABLE words USING fts5 (
-    title, heading, text, tokenize = "unicode61 remove_diacritics 2"
+    title, heading, text, pairs, tokenize = "unicode61 remove_diacritics 2"
 )
 """
 _NO_SLOT = -1
@@ -61,17 +62,29 @@ class IndexedDocument:
     chunks: Sequence[Chunk]
 
 
+class DamagedView(Exception):
+    """The local view can't be what kbindex wrote: make another."""
+
+
 class View:
     """An open view. Writers hold the repository's lock; readers need none."""
 
-    def __init__(self, folder: Path) -> None:
-        """Open the view in ``folder``, making it, or in memory where it can't be written."""
-        self._folder = folder
-        self.db, self._in_memory = _open(folder / f"view-{_SCHEMA_VERSION}.sqlite")
+    def __init__(self, folder: Path, *, in_memory: bool = False) -> None:
+        """Open the view in ``folder``, making it if it can be made there.
+
+        Where it can't be written it ``is_fixed``: read as it is, or made anew ``in_memory``.
+        """
+        self._folder, self._in_memory = folder, in_memory
+        file = folder / f"view-{_SCHEMA_VERSION}.sqlite"
+        self.db, self.is_fixed = (_prepared(":memory:"), False) if in_memory else _open(file)
         self._matrix: NDArray[np.float32] | None = None
 
     def close(self) -> None:
         self.db.close()
+
+    def hold(self) -> None:
+        """Let everything that is read from now on be of one state, whatever a writer does."""
+        self.db.execute("BEGIN")
 
     # Reading
 
@@ -96,14 +109,22 @@ class View:
         return ids, documents, slots
 
     def matrix(self, dimension: int) -> NDArray[np.float32]:
-        """Return the vectors ``(n_slots, dimension)``, memory-mapped."""
+        """Return the vectors ``(n_slots, dimension)``, memory-mapped. Raises DamagedView."""
         if self._matrix is not None:
             return self._matrix
         n_slots = int(self.meta("slots") or 0)
         if n_slots == 0:
             return np.zeros((0, dimension), np.float32)
         file = self._folder / str(self.meta("matrix"))
-        return np.memmap(file, np.float32, "r", shape=(n_slots, dimension))
+        try:
+            return np.memmap(file, np.float32, "r", shape=(n_slots, dimension))
+        except (OSError, ValueError) as error:
+            raise DamagedView(str(error)) from None
+
+    def keys_without_vector(self) -> set[str]:
+        """Return the keys of the chunks that only their words can find."""
+        found = self.db.execute("SELECT DISTINCT key FROM chunk WHERE slot = ?", (_NO_SLOT,))
+        return {bytes(key).hex() for (key,) in found}
 
     # Writing
 
@@ -176,8 +197,8 @@ class View:
                 (number, ordinal, *row, _NO_SLOT),
             ).lastrowid
             self.db.execute(
-                "INSERT INTO words (rowid, title, heading, text) VALUES (?, ?, ?, ?)",
-                (chunk, document.title or "", *words),
+                "INSERT INTO words (rowid, title, heading, text, pairs) VALUES (?, ?, ?, ?, ?)",
+                (chunk, document.title or "", *words, character_pairs(" ".join(words))),
             )
 
     def _assign_slots(self, vectors: Mapping[str, NDArray[np.float16]], dimension: int) -> None:
@@ -227,7 +248,11 @@ class View:
             stream.write(np.ascontiguousarray(vectors).tobytes())
 
     def _pack_arrays(self) -> None:
-        found = self.db.execute("SELECT id, document, slot FROM chunk ORDER BY id").fetchall()
+        # By path, so that ties between chunks don't depend on the view's history.
+        found = self.db.execute(
+            "SELECT c.id, c.document, c.slot FROM chunk c JOIN document d ON d.id = c.document"
+            " ORDER BY d.path, c.ordinal"
+        ).fetchall()
         columns = np.array(found, dtype=np.int32).reshape(len(found), 3).T
         for name, column in zip(
             ("chunk_ids", "chunk_documents", "chunk_slots"), columns, strict=True
@@ -238,6 +263,8 @@ class View:
         self.db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
 
     def _remove_old_matrices(self) -> None:
+        if self._in_memory:
+            return
         current = self.meta("matrix")
         for file in self._folder.glob("matrix-*.f32"):
             if file.name != current:
@@ -274,6 +301,8 @@ def _chunk_rows(
     for entry, made in zip(document.entries, document.chunks, strict=True):
         region = entry.region
         anchor = anchors.get(region.char_start, anchor) if made.heading_path else None
+        # A heading without words, or without an anchor, addresses no section.
+        path = made.heading_path if anchor and made.heading_path[-1] else ()
         if made.shown is None:
             yield None, ("", "")
             continue
@@ -289,22 +318,35 @@ def _chunk_rows(
             int(first),
             int(last),
             region.n_tokens,
-            json.dumps(made.heading_path),
-            anchor,
+            json.dumps(path),
+            anchor if path else None,
             bytes.fromhex(entry.key),
         )
         yield row, (" ".join(made.heading_path), words)
 
 
+def discard_view(folder: Path) -> None:
+    """Delete the files of the view in ``folder``."""
+    for file in [*folder.glob("view-*.sqlite*"), *folder.glob("matrix-*.f32")]:
+        file.unlink(missing_ok=True)
+
+
 def _open(file: Path) -> tuple[sqlite3.Connection, bool]:
+    """Return the database and whether it can only be read."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         return _prepared(str(file)), False
     except (OSError, sqlite3.OperationalError):
-        return _prepared(":memory:"), True
-    except sqlite3.DatabaseError:
-        file.unlink(missing_ok=True)
-        return _prepared(str(file)), False
+        pass
+    except sqlite3.DatabaseError as error:
+        raise DamagedView(str(error)) from None
+    try:
+        db = sqlite3.connect(f"{file.absolute().as_uri()}?immutable=1", uri=True)
+        if db.execute("PRAGMA user_version").fetchone()[0] == _SCHEMA_VERSION:
+            return db, True
+    except sqlite3.Error:
+        pass
+    return _prepared(":memory:"), True
 
 
 def _prepared(file: str) -> sqlite3.Connection:

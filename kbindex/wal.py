@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from kbindex.model import Row
 from kbindex.rows import from_arrow, to_arrow
 
+_END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+
 
 def encode_wal(rows: Sequence[Row], vectors: NDArray[np.float16]) -> tuple[str, bytes]:
     """Return (file name, content). Equal rows give equal bytes; their order is made canonical."""
@@ -26,6 +28,8 @@ def encode_wal(rows: Sequence[Row], vectors: NDArray[np.float16]) -> tuple[str, 
 
 def decode_wal(content: bytes) -> tuple[list[Row], NDArray[np.float16]]:
     """Return rows and vectors ``(n_rows, dim)``. Raises ValueError if it isn't a WAL file."""
+    if not content.endswith(_END_OF_STREAM):
+        raise ValueError("is not a whole Arrow stream")
     try:
         with pa.ipc.open_stream(content) as reader:
             table = reader.read_all()

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from kbindex.build import Options
-from kbindex.commands.update import run_update
+from kbindex.commands.update import mention_problems, run_update
 from kbindex.console import put
 from kbindex.errors import ExitCode, RefusedError
 from kbindex.git import Git
-from kbindex.repository import Repository
-from kbindex.snapshot import read_config
 from kbindex.store import Checkpoint
 
 
@@ -20,10 +17,8 @@ def checkpoint(directory: Path | None) -> ExitCode:
     git = Git(directory)
     if git.is_mid_operation():
         raise RefusedError("a merge, rebase, cherry-pick or revert is under way", "finish it first")
-    tree = git.write_tree()
-    repository = Repository(git, read_config(git, tree, dict(os.environ)))
     options = Options(may_change_recipe=False, checkpoint=Checkpoint.NOW)
-    with repository.lock():
-        _, report = run_update(repository, tree, options, stage=True)
+    report = run_update(git, lambda _: options).report
     put("the WAL was folded into the table" if report.checkpointed else "the WAL is empty")
+    mention_problems(report.problems)
     return ExitCode.NEGATIVE if report.problems else ExitCode.OK

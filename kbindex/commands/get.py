@@ -12,12 +12,12 @@ from typing import Any
 from kbindex.anchors import plain_text, slugify
 from kbindex.config import Config
 from kbindex.console import note, put, put_raw
-from kbindex.current import open_view
+from kbindex.current import use_view
 from kbindex.errors import ExitCode, UsageError
-from kbindex.formats import Format
+from kbindex.formats import Format, printable
 from kbindex.git import decode_path, encode_path
 from kbindex.okf import decode
-from kbindex.render import printable, to_json
+from kbindex.render import to_json
 from kbindex.repository import Repository, open_repository
 from kbindex.view import View
 
@@ -46,7 +46,17 @@ def get(directory: Path | None, name: str, passage: Passage, form: Format) -> Ex
     repository = open_repository(directory)
     if sum(value is not None for value in (passage.section, passage.span, passage.lines)) > 1:
         raise UsageError("only one of --section, --span and --lines can be given")
-    view = open_view(repository)
+    found = use_view(repository, lambda view: _find(repository, view, name, passage))
+    _mention_newer_text(repository, str(found["path"]))
+    if form == Format.JSON:
+        put(to_json({key: value for key, value in found.items() if value is not None}))
+    else:
+        _put_text(str(found["text"]))
+    return ExitCode.OK
+
+
+def _find(repository: Repository, view: View, name: str, passage: Passage) -> dict[str, Any]:
+    """Return what is addressed, in the schema of ``--format json``."""
     name, anchor = _split_anchor(view, repository.config, name, passage)
     path, blob, title, kind, headings = _find_document(view, repository.config, name)
     text = decode(repository.git.read_blob(blob))
@@ -60,23 +70,17 @@ def get(directory: Path | None, name: str, passage: Passage, form: Format) -> Ex
         start, end = _line_span(text, *_range(passage.lines, "--lines", None))
     else:
         start, end = 0, len(text)
-    _mention_newer_text(repository, path)
-    if form == Format.JSON:
-        found = {
-            "id": repository.config.document_id(path),
-            "path": path,
-            "title": title,
-            "type": kind,
-            "section": section and {"heading": list(section.heading), "anchor": section.anchor},
-            "lines": [text.count("\n", 0, start) + 1, text.count("\n", 0, max(end - 1, start)) + 1],
-            "span": [start, end],
-            "blob": blob,
-            "text": text[start:end],
-        }
-        put(to_json({key: value for key, value in found.items() if value is not None}))
-    else:
-        _put_text(text[start:end])
-    return ExitCode.OK
+    return {
+        "id": repository.config.document_id(path),
+        "path": path,
+        "title": title,
+        "type": kind,
+        "section": section and {"heading": list(section.heading), "anchor": section.anchor},
+        "lines": [text.count("\n", 0, start) + 1, text.count("\n", 0, max(end - 1, start)) + 1],
+        "span": [start, end],
+        "blob": blob,
+        "text": text[start:end],
+    }
 
 
 def _split_anchor(
@@ -163,16 +167,18 @@ def _range(value: str, option: str, limit: int | None) -> tuple[int, int]:
         raise UsageError(f"{option} takes two numbers, A:B, not '{value}'")
     start, end = int(first), int(last if separator else first)
     if start > end or (limit is not None and end > limit):
-        raise UsageError(f"{option} {value} lies outside the document ({limit} characters)")
+        size = "" if limit is None else f" ({limit} characters)"
+        raise UsageError(f"{option} {value} lies outside the document{size}")
     return start, end
 
 
 def _line_span(text: str, first: int, last: int) -> tuple[int, int]:
-    starts = [0, *(at + 1 for at, character in enumerate(text) if character == "\n"), len(text) + 1]
-    n_lines = len(starts) - 1
-    if not 1 <= first <= last or first > n_lines:
-        raise UsageError(f"--lines {first}:{last} lies outside the document ({n_lines} lines)")
-    return starts[first - 1], min(starts[min(last, n_lines)], len(text))
+    starts = [0, *(at + 1 for at, character in enumerate(text) if character == "\n")]
+    if starts[-1] == len(text):
+        starts.pop()  # what follows the last newline is no line
+    if not 1 <= first <= last or first > len(starts):
+        raise UsageError(f"--lines {first}:{last} lies outside the document ({len(starts)} lines)")
+    return starts[first - 1], [*starts, len(text)][min(last, len(starts))]
 
 
 def _mention_newer_text(repository: Repository, path: str) -> None:

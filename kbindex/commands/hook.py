@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from kbindex.config import Config
 from kbindex.console import note
-from kbindex.errors import ExitCode, KbindexError, UsageError
-from kbindex.git import Git
-from kbindex.repository import Repository
-from kbindex.snapshot import read_config
+from kbindex.errors import ExitCode, KbindexError, NoBundleError, RefusedError, UsageError
+from kbindex.git import Git, decode_path
+from kbindex.publish import restore_worktree
+from kbindex.repository import Repository, repository_at
+
+if TYPE_CHECKING:
+    from kbindex.build import Options
 
 NAMES = ("pre-commit", "pre-merge-commit", "post-commit", "pre-push")
 _HEAL = "heal"
@@ -33,15 +38,15 @@ def hook(directory: Path | None, name: str, *, stage: bool) -> ExitCode:
 
 def _pre_commit(git: Git, stage: bool) -> ExitCode:
     """Update the index of what is about to be committed, and stage it."""
-    tree = git.write_tree()
-    repository = Repository(git, read_config(git, tree, dict(os.environ)))
-    if _is_known_fresh(repository, tree):
+    repository = _unless_fresh(git)
+    if repository is None:
         return ExitCode.OK
-    if git.index_file.name.startswith("next-index-"):
+    if git.has_partial_index:
         # `git commit PATH`: what we stage is committed, but the real index keeps the old files.
         repository.view_dir.mkdir(parents=True, exist_ok=True)
+        # Its copy in the work tree follows in post-commit, when the commit has been made.
         (repository.view_dir / _HEAL).touch()
-    changed = _update(repository, tree, stage)
+    changed = _update(repository, stage, merging=git.is_mid_operation())
     if changed is None:
         return ExitCode.NEGATIVE
     if changed and not stage:
@@ -52,14 +57,21 @@ def _pre_commit(git: Git, stage: bool) -> ExitCode:
 
 def _pre_merge_commit(git: Git) -> ExitCode:
     """Stage the mend and stop: git can't add anything to a merge commit from this hook."""
-    tree = git.write_tree()
-    repository = Repository(git, read_config(git, tree, dict(os.environ)))
-    if _is_known_fresh(repository, tree):
+    repository = _unless_fresh(git)
+    if repository is None:
         return ExitCode.OK
-    changed = _update(repository, tree, stage=True)
+    # git 2.39 writes MERGE_HEAD only after this hook.
+    changed = _update(repository, stage=True, merging=True)
     if changed:
         note("the merged index is mended and staged; finish with: git commit --no-edit")
     return ExitCode.OK if changed == [] else ExitCode.NEGATIVE
+
+
+def _unless_fresh(git: Git) -> Repository | None:
+    """Return the repository as it is staged, ``None`` where its index is known to be fresh."""
+    tree = git.write_tree()
+    repository = repository_at(git, tree)
+    return None if _is_known_fresh(repository, tree) else repository
 
 
 def _post_commit(git: Git) -> ExitCode:
@@ -67,11 +79,12 @@ def _post_commit(git: Git) -> ExitCode:
     tree = git.head_tree()
     if tree is None:
         return ExitCode.OK
-    repository = Repository(git, read_config(git, tree, dict(os.environ)))
+    repository = repository_at(git, tree)
     flag = repository.view_dir / _HEAL
     if flag.exists():
         flag.unlink()
         git.run("reset", "--quiet", "HEAD", "--", repository.config.index_dir)
+        restore_worktree(git, repository.config.index_dir)
     if not _is_known_fresh(repository, tree) and _is_stale(repository, tree):
         note(f"the index in HEAD is stale; mend it with: {_AMEND}")
     return ExitCode.OK
@@ -80,16 +93,26 @@ def _post_commit(git: Git) -> ExitCode:
 def _pre_push(git: Git) -> ExitCode:
     """Refuse to push a branch whose index is stale; deletions and tags pass."""
     stale = []
-    for line in sys.stdin:
-        words = line.split()
-        if len(words) == 4 and words[2].startswith("refs/heads/") and set(words[1]) != {"0"}:
-            tree = git.resolve_tree(words[1])
-            repository = Repository(git, read_config(git, tree, dict(os.environ)))
+    for commit, ref in _pushed():
+        if ref.startswith("refs/heads/") and set(commit) != {"0"}:
+            tree = git.resolve_tree(commit)
+            repository = repository_at(git, tree)
             if not _is_known_fresh(repository, tree) and _is_stale(repository, tree):
-                stale.append(words[2])
+                stale.append(ref)
     for ref in stale:
         note(f"{ref}: its index is stale; mend it with: {_AMEND}")
     return ExitCode.NEGATIVE if stale else ExitCode.OK
+
+
+def _pushed() -> list[tuple[str, str]]:
+    """Return (commit, remote ref) of what is pushed, as git or the framework tells it."""
+    ref = os.environ.get("PRE_COMMIT_REMOTE_BRANCH")
+    if ref:
+        # The first push of a branch has no TO_REF.
+        commit = os.environ.get("PRE_COMMIT_TO_REF") or os.environ["PRE_COMMIT_LOCAL_BRANCH"]
+        return [(commit, ref)]
+    lines = (decode_path(line).split() for line in sys.stdin.buffer)
+    return [(words[1], words[2]) for words in lines if len(words) == 4]
 
 
 def _is_known_fresh(repository: Repository, tree: str) -> bool:
@@ -97,37 +120,44 @@ def _is_known_fresh(repository: Repository, tree: str) -> bool:
         return cache.is_fresh(repository.state_id(tree))
 
 
-def _update(repository: Repository, tree: str, stage: bool) -> list[str] | None:
+def _update(repository: Repository, stage: bool, *, merging: bool) -> list[str] | None:
     """Return the changed index files, ``None`` where a document could not be indexed."""
-    from kbindex.build import Options
-    from kbindex.commands.update import run_update
-    from kbindex.snapshot import read_snapshot
-    from kbindex.store import Checkpoint
+    from kbindex.commands.update import mention_problems, run_update
+    from kbindex.stash import stashed_paths_below
 
     git, config = repository.git, repository.config
-    snapshot = read_snapshot(git, tree, config)
-    if not snapshot.documents and not snapshot.has_index:
+    if stashed_paths_below(config.index_dir):
+        raise RefusedError(
+            f"'{config.index_dir}/' has unstaged changes, which pre-commit could not restore",
+            f"git checkout -- {config.index_dir}   (it is generated), then commit again",
+        )
+    try:
+        outcome = run_update(git, lambda config: _options(git, config, merging), stage=stage)
+    except NoBundleError:
         return []  # no bundle here (yet): nothing to keep fresh
-    default = config.default_branch or git.default_branch()
-    is_default = default is not None and git.branch() == default
-    may_checkpoint = is_default and not git.is_mid_operation()
-    options = Options(
-        may_change_recipe=False,
-        max_embedded=config.hook_max_chunks,
-        checkpoint=Checkpoint.WHEN_DUE if may_checkpoint else Checkpoint.NEVER,
-    )
-    with repository.lock():
-        changed, report = run_update(repository, tree, options, stage=stage)
-    for problem in report.problems:
-        place = f"{problem.path}:{problem.line}" if problem.line else problem.path
-        note(f"{place}: {problem.message}")
-    if report.problems:
+    mention_problems(outcome.report.problems)
+    if outcome.report.problems:
         note("the commit is stopped; mend the document, or add it to 'exclude' in kbindex.toml")
         return None
-    if changed:
+    if outcome.changed:
         verb = "staged" if stage else "written"
-        note(f"{report.n_embedded} chunks embedded, {len(changed)} index files {verb}")
-    return changed
+        n_embedded = outcome.report.n_embedded
+        note(f"{n_embedded} chunks embedded, {len(outcome.changed)} index files {verb}")
+    return outcome.changed
+
+
+def _options(git: Git, config: Config, merging: bool) -> Options:
+    from kbindex.build import Options
+    from kbindex.store import Checkpoint
+
+    default = config.default_branch or git.default_branch()
+    is_default = default is not None and git.branch() == default
+    return Options(
+        may_change_recipe=False,
+        max_embedded=config.hook_max_chunks,
+        checkpoint=Checkpoint.WHEN_DUE if is_default and not merging else Checkpoint.NEVER,
+        mid_operation=merging,
+    )
 
 
 def _is_stale(repository: Repository, tree: str) -> bool:

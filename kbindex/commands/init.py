@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from kbindex.build import Options
-from kbindex.commands.update import render_report, run_update
+from kbindex.commands.update import mention_problems, render_report, run_update
 from kbindex.config import FILE_NAME, PYPROJECT, Config, load_config
 from kbindex.console import note, put
 from kbindex.embed import load_embedder
@@ -38,6 +38,8 @@ class InitOptions:
 def init(directory: Path | None, options: InitOptions) -> ExitCode:
     """Write configuration and hooks, build the index, stage it, and say what comes next."""
     git = Git(directory)
+    if options.embedder is not None:
+        load_embedder(options.embedder)  # before anything is written
     written = _configure(git, options)
     repository = open_repository(directory)
     load_embedder(repository.config.embedder)
@@ -55,12 +57,8 @@ def init(directory: Path | None, options: InitOptions) -> ExitCode:
 
 
 def _build(repository: Repository) -> tuple[str, bool]:
-    git = repository.git
-    tree = git.write_worktree_tree(repository.config.bundle)
-    with repository.lock():
-        _, report = run_update(repository, tree, Options(), stage=True)
-    for problem in report.problems:
-        note(f"{problem.path}: {problem.message}")
+    report = run_update(repository.git, lambda _: Options(), worktree=True).report
+    mention_problems(report.problems)
     return render_report(report), bool(report.problems)
 
 
@@ -139,6 +137,7 @@ def _set_up_framework(git: Git) -> list[str]:
     if before is None or ("kbindex hook" not in before and "id: kbindex" not in before):
         file.write_text(_with_entry(before, f"{Config().index_dir}/"), encoding="utf-8")
         written.append(PRE_COMMIT_CONFIG)
+        _mention_exclude(_text(file))
     program = shutil.which("pre-commit")
     if program is None:
         note("pre-commit is not installed: pip install pre-commit, then run this again")
@@ -152,18 +151,34 @@ def _set_up_framework(git: Git) -> list[str]:
     return written
 
 
+def _mention_exclude(config: str | None) -> None:
+    """Say what keeps other hooks from rewriting the index, where nothing does."""
+    found = yaml.safe_load(config) if config else None
+    patterns = str(found.get("exclude", "")) if isinstance(found, dict) else ""
+    if Config().index_dir not in patterns.replace("\\", ""):
+        note(
+            f"other hooks must leave the index alone; add to {PRE_COMMIT_CONFIG}: "
+            f"exclude: ^{re.escape(Config().index_dir)}/"
+        )
+
+
 def _with_entry(before: str | None, index_prefix: str) -> str:
+    """Return the framework's configuration with our entry, and an exclude where it has none."""
+    exclude = f"# Other hooks must leave the index alone.\nexclude: ^{re.escape(index_prefix)}\n"
     if before is None:
-        exclude = re.escape(index_prefix)
-        reason = "# Other hooks must leave the index alone."
-        return f"{reason}\nexclude: ^{exclude}\nrepos:\n{framework_entry()}"
+        return f"{exclude}repos:\n{framework_entry()}"
     item = re.search(r"^([ \t]*)- repo:", before, re.MULTILINE)
     indent = item.group(1) if item else "  "
     after = f"{before.rstrip()}\n{framework_entry(indent)}"
     try:
         old, new = yaml.safe_load(before), yaml.safe_load(after)
         if new["repos"][:-1] == (old["repos"] or []) and len(new) == len(old):
-            return after
+            has_exclude = "exclude" in old
+            return (
+                after
+                if has_exclude
+                else re.sub(r"(?m)^(?=repos:)", lambda _: exclude, after, count=1)
+            )
     except (yaml.YAMLError, KeyError, TypeError):
         pass
     raise UsageError(
@@ -174,11 +189,16 @@ def _with_entry(before: str | None, index_prefix: str) -> str:
 
 def shim(name: str) -> str:
     """Return the shell script that git runs as the hook ``name``."""
-    return (
-        f"#!/bin/sh\n{_SHIM_MARK}: {name}. A hook that was here before runs first.\n"
-        f'before="$0{_KEPT_SUFFIX}"\n'
-        'if [ -x "$before" ]; then "$before" "$@" || exit $?; fi\n'
-        f'exec kbindex hook {name} "$@"\n'
+    head = f"#!/bin/sh\n{_SHIM_MARK}: {name}. A hook that was here before runs first.\n"
+    head += f'before="$0{_KEPT_SUFFIX}"\n'
+    if name == "pre-push":  # git tells what is pushed on stdin, and both want to read it
+        return head + (
+            "pushed=$(cat)\n"
+            'if [ -x "$before" ]; then printf \'%s\\n\' "$pushed" | "$before" "$@" || exit $?; fi\n'
+            f'printf \'%s\\n\' "$pushed" | kbindex hook {name} "$@"\n'
+        )
+    return head + (
+        f'if [ -x "$before" ]; then "$before" "$@" || exit $?; fi\nexec kbindex hook {name} "$@"\n'
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbindex.console import note, put
-from kbindex.current import open_view, uncovered_documents, view_recipe
+from kbindex.current import uncovered_documents, use_view, view_recipe
 from kbindex.embed import HASH, Embedder, load_embedder
 from kbindex.errors import ExitCode, NoEmbedderError, RecipeError, UsageError
 from kbindex.formats import Format
@@ -18,6 +18,7 @@ from kbindex.render import render_answer
 from kbindex.repository import Repository, open_repository
 from kbindex.search import Filters, Request, coverage, search
 from kbindex.stale import StaleDocuments
+from kbindex.view import View
 
 MODES = ("auto", "hybrid", "dense", "lexical")
 
@@ -37,6 +38,8 @@ class QueryOptions:
 
 def query(directory: Path | None, text: str, options: QueryOptions, form: Format) -> ExitCode:
     """Print the answer to ``text``; the exit code says whether there is a hit."""
+    # What the shell passes may hold any bytes; a query is text.
+    text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     if not text.strip():
         raise UsageError("the query is empty", "kbindex query 'words or a question'")
     repository = open_repository(directory)
@@ -52,7 +55,12 @@ def answer_query(
     repository: Repository, text: str, options: QueryOptions, stale: StaleDocuments
 ) -> Answer:
     """Search the view. Raises RecipeError or NoEmbedderError where the dense half is refused."""
-    view = open_view(repository)
+    return use_view(repository, lambda view: _answer(repository, view, text, options, stale))
+
+
+def _answer(
+    repository: Repository, view: View, text: str, options: QueryOptions, stale: StaleDocuments
+) -> Answer:
     recipe = view_recipe(view, repository.config)
     embedder, vector, degraded = None, None, None
     if options.mode != "lexical":

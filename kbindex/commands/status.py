@@ -8,7 +8,7 @@ from typing import Any
 
 from kbindex.committed import cached_keys, load_committed, sources
 from kbindex.console import put
-from kbindex.current import open_view, uncovered_documents, view_recipe
+from kbindex.current import uncovered_documents, use_view, view_recipe
 from kbindex.errors import ExitCode
 from kbindex.formats import Format
 from kbindex.model import Coverage, Recipe, Snapshot
@@ -25,21 +25,23 @@ def status(directory: Path | None, form: Format) -> ExitCode:
     """Print the facts about what is staged and what this clone holds locally."""
     repository = open_repository(directory)
     with StaleDocuments(repository) as stale:
-        view = open_view(repository)
-        recipe = view_recipe(view, repository.config)
-        snapshot = read_staged_snapshot(repository.git, repository.config)
-        uncovered = uncovered_documents(view)
-        facts = {
-            **_coverage_facts(coverage(view)),
-            "embedder": recipe.embedder.name,
-            "recipe": _recipe_facts(recipe),
-            "committed": _committed_facts(repository, snapshot, view, recipe),
-            "local": _local_facts(repository),
-            "stale": list(stale.paths(uncovered)),
-            "problems": _document_problems(view),
-        }
+        facts = use_view(repository, lambda view: _facts(repository, view, stale))
     put(render_facts(facts, form))
     return ExitCode.OK
+
+
+def _facts(repository: Repository, view: View, stale: StaleDocuments) -> dict[str, Any]:
+    recipe = view_recipe(view, repository.config)
+    snapshot = read_staged_snapshot(repository.git, repository.config)
+    return {
+        **_coverage_facts(coverage(view)),
+        "embedder": recipe.embedder.name,
+        "recipe": _recipe_facts(recipe),
+        "committed": _committed_facts(repository, snapshot, view, recipe),
+        "local": _local_facts(repository),
+        "stale": list(stale.paths(uncovered_documents(view))),
+        "problems": _document_problems(view),
+    }
 
 
 def _coverage_facts(found: Coverage) -> dict[str, Any]:
@@ -68,7 +70,7 @@ def _committed_facts(
     git, config = repository.git, repository.config
     identity = identity_id(recipe.embedder)
     with repository.cache() as cache:
-        keys = load_committed(git, snapshot, cache, identity, config.index_dir)
+        keys, _ = load_committed(git, snapshot, cache, identity, config.index_dir)
         n_wal_rows = sum(
             sum(1 for _ in cached_keys(cache, source, identity))
             for source in sources(snapshot)

