@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 import sqlite3
 from collections.abc import Collection
 
 from kbindex.fuse import DEPTH
+from kbindex.words import query_terms
 
-_WORD = re.compile(r"\w+")
-_MOST_WORDS = 64
-_UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-    "\uff66-\uff9f\U00020000-\U0003ffff]+"
-)
-"""Runs of scripts that put no space between words: Thai, Lao, Burmese, Khmer, Japanese, Chinese."""
 _WEIGHTS = (2.0, 2.0, 1.0, 1.0)
 """Of title, heading, text and pairs in BM25."""
 _K1 = 1.2
@@ -29,7 +22,7 @@ def search_words(
 
     ``documents`` restricts the search before ranking. Any string is a valid query.
     """
-    words = _terms(query)
+    words = query_terms(query)
     n_chunks = db.execute("SELECT count(*) FROM chunk").fetchone()[0]
     if not words or not n_chunks:
         return {}
@@ -51,26 +44,6 @@ def search_words(
         (*_WEIGHTS, match, 2 * DEPTH),
     )
     return {chunk: max(score, 0.0) / possible for chunk, score in found}
-
-
-def character_pairs(text: str) -> str:
-    """Return the pairs of neighbouring characters in text without spaces, as words to index."""
-    runs = _UNSPACED.findall(text)
-    return " ".join(pair for run in runs for pair in _pairs(run))
-
-
-def _pairs(run: str) -> list[str]:
-    return [run[at : at + 2] for at in range(max(len(run) - 1, 1))]
-
-
-def _terms(query: str) -> list[str]:
-    """Return the query's words as FTS5 terms, each once."""
-    query = query.lower()
-    words = [f'"{word}"' for word in _WORD.findall(_UNSPACED.sub(" ", query))]
-    for run in _UNSPACED.findall(query):
-        # A pair is a word of its own in the index; a single character begins some.
-        words += [f'"{run}" *'] if len(run) == 1 else [f'"{pair}"' for pair in _pairs(run)]
-    return list(dict.fromkeys(words))[:_MOST_WORDS]
 
 
 def _n_chunks_with(db: sqlite3.Connection, term: str) -> int:

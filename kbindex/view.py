@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbindex.anchors import Anchors
-from kbindex.lexical import character_pairs
 from kbindex.model import Chunk, Entry, Frontmatter
+from kbindex.words import character_pairs
 
 _SCHEMA_VERSION = 1
 _SCHEMA = """

@@ -107,7 +107,12 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     home = tmp_path_factory.mktemp("home")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("GIT_", "KBINDEX_"))}
     path = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}"
-    cache = {"PRE_COMMIT_HOME": str(home / "pre-commit"), "PYTHONDONTWRITEBYTECODE": "1"}
+    scratch = tmp_path_factory.mktemp("scratch")  # what a killed run leaves stays in here
+    cache = {
+        "PRE_COMMIT_HOME": str(home / "pre-commit"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "TMPDIR": str(scratch),
+    }
     return kept | AUTHOR | cache | {"HOME": str(home), "PATH": path}
 
 

@@ -37,7 +37,7 @@ OWNERS = {
     "pathspec": {"config", "search"},
     "filelock": {"repository"},
     "typer": {"cli"},
-    "subprocess": {"git", "commands/init"},  # init runs 'pre-commit install'
+    "subprocess": {"git", "commands/init", "stash"},  # 'pre-commit install', and ps
 }
 CORE = {
     "model",
@@ -52,8 +52,10 @@ CORE = {
     "plan",
     "fuse",
     "anchors",
-    "render",
+    "words",
+    "difference",
     "formats",
+    "render",
 }
 CORE_MAY_IMPORT = CORE | {"__init__"}
 EXCEPTIONS = {

@@ -136,7 +136,7 @@ def test_a_shell_hook_is_executable_and_calls_its_like(name: str) -> None:
     lines = file.read_text(encoding="utf-8").splitlines()
     assert lines[0] == "#!/bin/sh"
     assert lines[-1] == f'exec kbindex hook {name} "$@"'
-    assert shim(name).splitlines()[-1] == lines[-1]
+    assert shim(name).splitlines()[-1].endswith(f'kbindex hook {name} "$@"')
     subprocess.run(["sh", "-n", file], check=True)
 
 
