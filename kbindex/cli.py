@@ -201,6 +201,32 @@ def get_command(
     _run(lambda: get(_Global.repo, name, Passage(section, span, lines), form))
 
 
+@app.command("related")
+def related_command(
+    name: Annotated[str, typer.Argument(metavar="ID", help="An id or path.")],
+    n_documents: Annotated[int, typer.Option("-k", min=1, help="Documents to show.")] = 5,
+    form: Annotated[Format, typer.Option("--format", help="text or json.")] = Format.TEXT,
+) -> None:
+    """Show the documents nearest to one, by their own vectors."""
+    from kbindex.commands.related import related
+
+    _require_format(form, Format.TEXT, Format.JSON)
+    _run(lambda: related(_Global.repo, name, n_documents, form))
+
+
+@app.command("context")
+def context_command(
+    text: Annotated[str, typer.Argument(help="Words or a question.")],
+    budget: Annotated[int, typer.Option(metavar="TOKENS", help="cl100k tokens to fill.")],
+    form: Annotated[Format, typer.Option("--format", help="text or json.")] = Format.TEXT,
+) -> None:
+    """Print passages for a model that fit a token budget, each cited."""
+    from kbindex.commands.context import context
+
+    _require_format(form, Format.TEXT, Format.JSON)
+    _run(lambda: context(_Global.repo, text, budget, form))
+
+
 @app.command("diff")
 def diff_command(
     before: Annotated[

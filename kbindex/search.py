@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kbindex.config import Config
 from kbindex.errors import KbindexError, UsageError
 from kbindex.fuse import DEPTH, Candidate, collapse, fuse, top_similar
-from kbindex.git import decode_path
+from kbindex.git import decode_path, encode_path
 from kbindex.lexical import search_words
 from kbindex.model import Coverage, Hit
 from kbindex.view import View
@@ -93,6 +93,29 @@ def coverage(view: View) -> Coverage:
     n_documents = view.db.execute("SELECT count(*) FROM document").fetchone()[0]
     n_lexical = view.db.execute("SELECT count(*) FROM words").fetchone()[0]
     return Coverage(n_documents, len(chunks), n_lexical, int((slots >= 0).sum()))
+
+
+def nearest_documents(
+    view: View, dimension: int, path: str, n_documents: int
+) -> list[tuple[int, float]]:
+    """Return (document id, cosine) of the documents nearest to ``path``, best first.
+
+    A document's own vector is normalize(mean(normalize(chunk vectors))). It ranks nothing else.
+    """
+    _, documents, slots = view.chunk_arrays()
+    known = slots >= 0
+    numbers, members = np.unique(documents[known], return_inverse=True)
+    sums = np.zeros((len(numbers), dimension), np.float32)
+    np.add.at(sums, members, view.matrix(dimension)[slots[known]])
+    norms = np.linalg.norm(sums, axis=1, keepdims=True)
+    vectors = np.divide(sums, norms, out=np.zeros_like(sums), where=norms > 0)
+    own = view.db.execute("SELECT id FROM document WHERE path = ?", (encode_path(path),)).fetchone()
+    place = np.flatnonzero(numbers == own[0])
+    if not len(place):
+        return []
+    similarities = vectors @ vectors[place[0]]
+    order = [int(i) for i in np.argsort(-similarities, kind="stable") if i != place[0]]
+    return [(int(numbers[i]), float(similarities[i])) for i in order[:n_documents]]
 
 
 def _similarities(

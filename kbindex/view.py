@@ -311,7 +311,6 @@ def _chunk_rows(
             (0, document.frontmatter.end) if is_metadata else (region.char_start, region.char_end)
         )
         first, last = np.searchsorted(line_starts, (start, max(end - 1, start)), side="right") + 1
-        words = made.shown if is_metadata else text[start:end]
         row = (
             start,
             end,
@@ -322,7 +321,7 @@ def _chunk_rows(
             anchor if path else None,
             bytes.fromhex(entry.key),
         )
-        yield row, (" ".join(made.heading_path), words)
+        yield row, (" ".join(made.heading_path), text[start:end])
 
 
 def discard_view(folder: Path) -> None:

@@ -53,6 +53,7 @@ CORE = {
     "fuse",
     "anchors",
     "words",
+    "budget",
     "difference",
     "formats",
     "render",

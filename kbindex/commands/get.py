@@ -34,6 +34,17 @@ class Passage:
 
 
 @dataclass(frozen=True)
+class FoundDocument:
+    """A document in the view; ``headings`` as JSON."""
+
+    path: str
+    blob: str
+    title: str
+    type: str | None
+    headings: str
+
+
+@dataclass(frozen=True)
 class _Section:
     heading: tuple[str, ...]
     anchor: str
@@ -58,11 +69,12 @@ def get(directory: Path | None, name: str, passage: Passage, form: Format) -> Ex
 def _find(repository: Repository, view: View, name: str, passage: Passage) -> dict[str, Any]:
     """Return what is addressed, in the schema of ``--format json``."""
     name, anchor = _split_anchor(view, repository.config, name, passage)
-    path, blob, title, kind, headings = _find_document(view, repository.config, name)
-    text = decode(repository.git.read_blob(blob))
+    document = find_document(view, repository.config, name)
+    path = document.path
+    text = decode(repository.git.read_blob(document.blob))
     section = None
     if anchor is not None:
-        section = _find_section(text, json.loads(headings), anchor, path)
+        section = _find_section(text, json.loads(document.headings), anchor, path)
         start, end = section.char_start, section.char_end
     elif passage.span is not None:
         start, end = _range(passage.span, "--span", len(text))
@@ -73,12 +85,12 @@ def _find(repository: Repository, view: View, name: str, passage: Passage) -> di
     return {
         "id": repository.config.document_id(path),
         "path": path,
-        "title": title,
-        "type": kind,
+        "title": document.title,
+        "type": document.type,
         "section": section and {"heading": list(section.heading), "anchor": section.anchor},
         "lines": [text.count("\n", 0, start) + 1, text.count("\n", 0, max(end - 1, start)) + 1],
         "span": [start, end],
-        "blob": blob,
+        "blob": document.blob,
         "text": text[start:end],
     }
 
@@ -108,10 +120,11 @@ def _lookup(view: View, config: Config, name: str) -> tuple[Any, ...] | None:
     return None
 
 
-def _find_document(view: View, config: Config, name: str) -> tuple[str, str, str, str | None, str]:
+def find_document(view: View, config: Config, name: str) -> FoundDocument:
+    """Return the document called ``name``. Raises UsageError with the nearest names."""
     found = _lookup(view, config, name)
     if found:
-        return (decode_path(found[0]), *found[1:])
+        return FoundDocument(decode_path(found[0]), *found[1:])
     paths = [decode_path(path) for (path,) in view.db.execute("SELECT path FROM document")]
     known = sorted(map(config.document_id, paths))
     near = difflib.get_close_matches(name, known, n=_SUGGESTIONS, cutoff=0.4)

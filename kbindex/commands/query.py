@@ -38,17 +38,27 @@ class QueryOptions:
 
 def query(directory: Path | None, text: str, options: QueryOptions, form: Format) -> ExitCode:
     """Print the answer to ``text``; the exit code says whether there is a hit."""
-    # What the shell passes may hold any bytes; a query is text.
-    text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    if not text.strip():
-        raise UsageError("the query is empty", "kbindex query 'words or a question'")
+    text = readable(text)
     repository = open_repository(directory)
     with StaleDocuments(repository) as stale:  # git looks while we search
         answer = answer_query(repository, text, options, stale)
-    for notice in _notices(answer):
-        note(notice)
+    mention_notices(answer)
     put(render_answer(answer, form, options.explain))
     return ExitCode.OK if answer.hits else ExitCode.NEGATIVE
+
+
+def readable(text: str) -> str:
+    """Return a query as text, whatever bytes the shell passed. Raises UsageError if it's empty."""
+    text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    if not text.strip():
+        raise UsageError("the query is empty", "kbindex query 'words or a question'")
+    return text
+
+
+def mention_notices(answer: Answer) -> None:
+    """Say what is degraded, partial or stale about an answer."""
+    for notice in _notices(answer):
+        note(notice)
 
 
 def answer_query(

@@ -1,0 +1,53 @@
+"""``kbindex related``: the documents nearest to one, by their own vectors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from kbindex.commands.get import find_document
+from kbindex.console import put
+from kbindex.current import use_view, view_recipe
+from kbindex.errors import ExitCode
+from kbindex.formats import Format, printable
+from kbindex.git import decode_path
+from kbindex.render import to_json
+from kbindex.repository import Repository, open_repository
+from kbindex.search import nearest_documents
+from kbindex.view import View
+
+
+def related(directory: Path | None, name: str, n_documents: int, form: Format) -> ExitCode:
+    """Print the nearest documents; the exit code says whether there is one."""
+    repository = open_repository(directory)
+    found = use_view(repository, lambda view: _find(repository, view, name, n_documents))
+    if form == Format.JSON:
+        put(to_json({"id": found[0], "related": found[1]}))
+    else:
+        lines = (f"{d['path']}: {d['title']}  {d['similarity']:.2f}" for d in found[1])
+        put("\n".join(map(printable, lines)))
+    return ExitCode.OK if found[1] else ExitCode.NEGATIVE
+
+
+def _find(
+    repository: Repository, view: View, name: str, n_documents: int
+) -> tuple[str, list[dict[str, Any]]]:
+    path = find_document(view, repository.config, name).path
+    dimension = view_recipe(view, repository.config).embedder.dimension
+    nearest = nearest_documents(view, dimension, path, n_documents)
+    listed = []
+    for rank, (number, similarity) in enumerate(nearest, start=1):
+        row = view.db.execute(
+            "SELECT path, title, type FROM document WHERE id = ?", (number,)
+        ).fetchone()
+        other = decode_path(row[0])
+        document = {
+            "rank": rank,
+            "id": repository.config.document_id(other),
+            "path": other,
+            "title": row[1],
+            "type": row[2],
+            "similarity": round(similarity, 4),
+        }
+        listed.append({key: value for key, value in document.items() if value is not None})
+    return repository.config.document_id(path), listed
