@@ -172,7 +172,8 @@ def query_command(
     form: Annotated[Format, typer.Option("--format", help="text, json or jsonl.")] = Format.TEXT,
 ) -> None:
     """Search by words and meaning; every hit cites its section, lines and span."""
-    from kbindex.commands.query import MODES, QueryOptions, query
+    from kbindex.answer import MODES, QueryOptions
+    from kbindex.commands.query import query
     from kbindex.search import Filters
 
     _require_format(form, Format.TEXT, Format.JSON, Format.JSONL)

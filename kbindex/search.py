@@ -163,7 +163,8 @@ def _hits(
     for rank, candidate in enumerate(best, start=1):
         row = db.execute(
             "SELECT d.path, d.blob, d.title, d.type, d.status, c.char_start, c.char_end,"
-            " c.first_line, c.last_line, c.heading, c.anchor, w.text FROM chunk c JOIN document d"
+            " c.first_line, c.last_line, c.heading, c.anchor, coalesce(c.source, w.text)"
+            " FROM chunk c JOIN document d"
             " ON d.id = c.document JOIN words w ON w.rowid = c.id WHERE c.id = ?",
             (candidate.chunk,),
         ).fetchone()

@@ -32,7 +32,7 @@ CREATE TABLE document (
 CREATE TABLE chunk (
     id INTEGER PRIMARY KEY, document INTEGER, ordinal INTEGER, char_start INTEGER, char_end INTEGER,
     first_line INTEGER, last_line INTEGER, tokens INTEGER, heading TEXT, anchor TEXT,
-    key BLOB, slot INTEGER
+    key BLOB, slot INTEGER, source TEXT
 );
 CREATE INDEX chunk_document ON chunk (document);
 CREATE TABLE slot (key BLOB PRIMARY KEY, slot INTEGER) WITHOUT ROWID;
@@ -189,12 +189,12 @@ class View:
                 "; ".join(f"line {line}: {message}" for line, message in matter.problems),
             ),
         ).lastrowid
-        for ordinal, (row, words) in enumerate(_chunk_rows(document)):
+        for ordinal, (row, words, source) in enumerate(_chunk_rows(document)):
             if row is None:
                 continue
             chunk = self.db.execute(
-                "INSERT INTO chunk VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (number, ordinal, *row, _NO_SLOT),
+                "INSERT INTO chunk VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (number, ordinal, *row, _NO_SLOT, source),
             ).lastrowid
             self.db.execute(
                 "INSERT INTO words (rowid, title, heading, text, pairs) VALUES (?, ?, ?, ?, ?)",
@@ -290,8 +290,11 @@ def _headings(document: IndexedDocument) -> Iterator[tuple[int, str, str, int]]:
 
 def _chunk_rows(
     document: IndexedDocument,
-) -> Iterator[tuple[tuple[object, ...] | None, tuple[str, str]]]:
-    """Yield the columns of each region's chunk and its words; ``None`` if it is not embedded."""
+) -> Iterator[tuple[tuple[object, ...] | None, tuple[str, str], str | None]]:
+    """Yield the columns of each region's chunk, its words, and its text if that is another.
+
+    ``None`` stands for a region that is not embedded.
+    """
     text = document.text
     line_starts = (
         np.flatnonzero(np.frombuffer(text.encode("utf-32-le"), np.uint32) == ord("\n")) + 1
@@ -304,7 +307,7 @@ def _chunk_rows(
         # A heading without words, or without an anchor, addresses no section.
         path = made.heading_path if anchor and made.heading_path[-1] else ()
         if made.shown is None:
-            yield None, ("", "")
+            yield None, ("", ""), None
             continue
         is_metadata = region.char_end <= document.frontmatter.end
         start, end = (
@@ -321,7 +324,9 @@ def _chunk_rows(
             anchor if path else None,
             bytes.fromhex(entry.key),
         )
-        yield row, (" ".join(made.heading_path), text[start:end])
+        # Of a frontmatter the words are its values, the text is YAML.
+        words = (made.shown, text[start:end]) if is_metadata else (text[start:end], None)
+        yield row, (" ".join(made.heading_path), words[0]), words[1]
 
 
 def discard_view(folder: Path) -> None:

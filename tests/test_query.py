@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 from conftest import NOTE, Done, Repo
 
-from kbindex.commands.get import _find_section, _lookup
-from kbindex.commands.query import QueryOptions, answer_query
+from kbindex.answer import QueryOptions, answer_query
 from kbindex.commands.query import query as run_query
 from kbindex.current import use_view
 from kbindex.formats import Format
 from kbindex.git import decode_path
+from kbindex.lookup import find_section, look_up
 from kbindex.okf import decode
 from kbindex.repository import Repository, open_repository
 from kbindex.search import Filters
@@ -589,9 +589,9 @@ def _follow_all(repository: Repository, view: View) -> int:
         assert first == text.count("\n", 0, start) + 1, where
         assert last == text.count("\n", 0, end - 1) + 1, where
         assert (anchor is None) == (json.loads(heading) == []), where
-        assert _lookup(view, repository.config, repository.config.document_id(name)), where
+        assert look_up(view, repository.config, repository.config.document_id(name)), where
         if anchor is not None:
-            section = _find_section(text, json.loads(headings), anchor, name)
+            section = find_section(text, json.loads(headings), anchor, name)
             assert section.char_start <= start, where
             assert end <= section.char_end, where
             assert list(section.heading) == json.loads(heading), where

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from kbindex.answer import QueryOptions, answer_notices, answer_query, readable
 from kbindex.budget import Context, Excerpt, fit_budget, render_excerpt
-from kbindex.commands.query import QueryOptions, answer_query, mention_notices, readable
 from kbindex.console import note, put, put_raw
 from kbindex.errors import ExitCode, UsageError
 from kbindex.formats import Format
@@ -26,7 +26,8 @@ def context(directory: Path | None, text: str, budget: int, form: Format) -> Exi
     repository = open_repository(directory)
     with StaleDocuments(repository) as stale:
         answer = answer_query(repository, readable(text), _CANDIDATES, stale)
-    mention_notices(answer)
+    for notice in answer_notices(answer):
+        note(notice)
     found = fit_budget(answer.hits, budget, count_tokens)
     if form == Format.JSON:
         put(to_json(_context_json(answer, found, budget)))

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kbindex.anchors import plain_text, slugify
 from kbindex.config import Config
 from kbindex.console import note, put, put_raw
 from kbindex.current import use_view
 from kbindex.errors import ExitCode, UsageError
 from kbindex.formats import Format, printable
-from kbindex.git import decode_path, encode_path
+from kbindex.lookup import find_document, find_section, look_up
 from kbindex.okf import decode
 from kbindex.render import to_json
 from kbindex.repository import Repository, open_repository
 from kbindex.view import View
-
-_SUGGESTIONS = 8
 
 
 @dataclass(frozen=True)
@@ -31,25 +27,6 @@ class Passage:
     section: str | None = None
     span: str | None = None
     lines: str | None = None
-
-
-@dataclass(frozen=True)
-class FoundDocument:
-    """A document in the view; ``headings`` as JSON."""
-
-    path: str
-    blob: str
-    title: str
-    type: str | None
-    headings: str
-
-
-@dataclass(frozen=True)
-class _Section:
-    heading: tuple[str, ...]
-    anchor: str
-    char_start: int
-    char_end: int
 
 
 def get(directory: Path | None, name: str, passage: Passage, form: Format) -> ExitCode:
@@ -74,7 +51,7 @@ def _find(repository: Repository, view: View, name: str, passage: Passage) -> di
     text = decode(repository.git.read_blob(document.blob))
     section = None
     if anchor is not None:
-        section = _find_section(text, json.loads(document.headings), anchor, path)
+        section = find_section(text, json.loads(document.headings), anchor, path)
         start, end = section.char_start, section.char_end
     elif passage.span is not None:
         start, end = _range(passage.span, "--span", len(text))
@@ -102,76 +79,9 @@ def _split_anchor(
     if passage.section is not None:
         return name, passage.section.removeprefix("#")
     base, separator, anchor = name.rpartition("#")
-    if not separator or passage.span or passage.lines or _lookup(view, config, name):
+    if not separator or passage.span or passage.lines or look_up(view, config, name):
         return name, None
     return base, anchor
-
-
-def _lookup(view: View, config: Config, name: str) -> tuple[Any, ...] | None:
-    name = name.removeprefix("./")
-    below = "" if config.bundle == "." else f"{config.bundle}/"
-    for path in (name, f"{below}{name}.md", f"{below}{name}", f"{name}.md"):
-        found = view.db.execute(
-            "SELECT path, blob, title, type, headings FROM document WHERE path = ?",
-            (encode_path(path),),
-        ).fetchone()
-        if found:
-            return tuple(found)
-    return None
-
-
-def find_document(view: View, config: Config, name: str) -> FoundDocument:
-    """Return the document called ``name``. Raises UsageError with the nearest names."""
-    found = _lookup(view, config, name)
-    if found:
-        return FoundDocument(decode_path(found[0]), *found[1:])
-    paths = [decode_path(path) for (path,) in view.db.execute("SELECT path FROM document")]
-    known = sorted(map(config.document_id, paths))
-    near = difflib.get_close_matches(name, known, n=_SUGGESTIONS, cutoff=0.4)
-    remedy = (
-        f"nearest are: {', '.join(near)}" if near else "kbindex query finds documents by content"
-    )
-    raise UsageError(f"no document '{name}' is indexed", printable(remedy))
-
-
-def _find_section(
-    text: str, headings: list[tuple[int, str, str, int]], wanted: str, path: str
-) -> _Section:
-    sections = list(_sections(headings, len(text)))
-    for match in (
-        lambda s: s.anchor == wanted,
-        lambda s: s.heading[-1] == wanted,
-        lambda s: s.anchor == slugify(wanted),
-        lambda s: plain_text(s.heading[-1]).casefold() == plain_text(wanted).casefold(),
-    ):
-        found = [section for section in sections if match(section)]
-        if found:
-            others = ", ".join(section.anchor for section in found[1:])
-            if others:
-                note(f"{len(found)} sections have this heading; the others are: {others}")
-            return found[0]
-    if not sections:
-        raise UsageError(f"{path} has no sections", "kbindex get without --section prints it whole")
-    by_likeness = sorted(
-        sections,
-        key=lambda s: -difflib.SequenceMatcher(None, wanted.casefold(), s.anchor).ratio(),
-    )
-    listed = ", ".join(section.anchor for section in by_likeness[:50])
-    raise UsageError(f"{path} has no section '{wanted}'", printable(f"its sections are: {listed}"))
-
-
-def _sections(headings: list[tuple[int, str, str, int]], end: int) -> list[_Section]:
-    """Return each section with its subsections; the headings come in document order."""
-    found = []
-    stack: list[tuple[int, str]] = []
-    for index, (level, heading, anchor, start) in enumerate(headings):
-        while stack and stack[-1][0] >= level:
-            stack.pop()
-        stack.append((level, heading))
-        following = (h[3] for h in headings[index + 1 :] if h[0] <= level)
-        path = tuple(text for _, text in stack)
-        found.append(_Section(path, anchor, start, next(following, end)))
-    return found
 
 
 def _range(value: str, option: str, limit: int | None) -> tuple[int, int]:

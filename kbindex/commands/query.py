@@ -2,38 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
+from kbindex.answer import QueryOptions, answer_notices, answer_query, readable
 from kbindex.console import note, put
-from kbindex.current import uncovered_documents, use_view, view_recipe
-from kbindex.embed import HASH, Embedder, load_embedder
-from kbindex.errors import ExitCode, NoEmbedderError, RecipeError, UsageError
+from kbindex.errors import ExitCode
 from kbindex.formats import Format
-from kbindex.model import Answer, Recipe
 from kbindex.render import render_answer
-from kbindex.repository import Repository, open_repository
-from kbindex.search import Filters, Request, coverage, search
+from kbindex.repository import open_repository
 from kbindex.stale import StaleDocuments
-from kbindex.view import View
-
-MODES = ("auto", "hybrid", "dense", "lexical")
-
-
-@dataclass(frozen=True)
-class QueryOptions:
-    """The options of one query."""
-
-    mode: str = "auto"
-    n_hits: int = 5
-    per_document: int = 1
-    min_similarity: float | None = None
-    with_text: bool = False
-    explain: bool = False
-    filters: Filters = field(default_factory=Filters)
 
 
 def query(directory: Path | None, text: str, options: QueryOptions, form: Format) -> ExitCode:
@@ -42,106 +19,7 @@ def query(directory: Path | None, text: str, options: QueryOptions, form: Format
     repository = open_repository(directory)
     with StaleDocuments(repository) as stale:  # git looks while we search
         answer = answer_query(repository, text, options, stale)
-    mention_notices(answer)
+    for notice in answer_notices(answer):
+        note(notice)
     put(render_answer(answer, form, options.explain))
     return ExitCode.OK if answer.hits else ExitCode.NEGATIVE
-
-
-def readable(text: str) -> str:
-    """Return a query as text, whatever bytes the shell passed. Raises UsageError if it's empty."""
-    text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    if not text.strip():
-        raise UsageError("the query is empty", "kbindex query 'words or a question'")
-    return text
-
-
-def mention_notices(answer: Answer) -> None:
-    """Say what is degraded, partial or stale about an answer."""
-    for notice in _notices(answer):
-        note(notice)
-
-
-def answer_query(
-    repository: Repository, text: str, options: QueryOptions, stale: StaleDocuments
-) -> Answer:
-    """Search the view. Raises RecipeError or NoEmbedderError where the dense half is refused."""
-    return use_view(repository, lambda view: _answer(repository, view, text, options, stale))
-
-
-def _answer(
-    repository: Repository, view: View, text: str, options: QueryOptions, stale: StaleDocuments
-) -> Answer:
-    recipe = view_recipe(view, repository.config)
-    embedder, vector, degraded = None, None, None
-    if options.mode != "lexical":
-        embedder, vector, degraded = _embed_query(repository, recipe, text, options.mode)
-    has_dense = vector is not None
-    mode = options.mode if options.mode != "auto" else "hybrid" if has_dense else "lexical"
-    weight = {"dense": 1.0, "lexical": 0.0}.get(mode, _weight(repository, embedder))
-    request = Request(
-        text,
-        vector,
-        weight,
-        with_words=mode != "dense",
-        n_hits=options.n_hits,
-        per_document=options.per_document,
-        min_similarity=options.min_similarity if has_dense else None,
-        with_text=options.with_text,
-        explain=options.explain,
-    )
-    found = search(view, repository.config, request, options.filters)
-    return Answer(
-        query=text,
-        mode=mode,
-        degraded=degraded,
-        embedder=recipe.embedder.name,
-        dimension=recipe.embedder.dimension,
-        stale=stale.paths(uncovered_documents(view)),
-        n_lexical=found.n_lexical,
-        n_dense=found.n_dense,
-        coverage=coverage(view),
-        hits=found.hits,
-    )
-
-
-def _embed_query(
-    repository: Repository, recipe: Recipe, text: str, mode: str
-) -> tuple[Embedder | None, NDArray[np.float32] | None, str | None]:
-    """Return embedder, vector and, where ``auto`` has to go without, the reason."""
-    embedder = load_embedder(repository.config.embedder)
-    if embedder.identity != recipe.embedder:
-        raise RecipeError(
-            f"the index was made by {recipe.embedder.name}, the configured embedder is "
-            f"{embedder.identity.name}: their vectors can't be compared",
-            "kbindex update   (or set 'embedder' back; --mode lexical works meanwhile)",
-        )
-    try:
-        return embedder, embedder.embed_query(text), None
-    except NoEmbedderError as error:
-        if mode != "auto":
-            raise
-        return None, None, f"answered from words alone: {error.message}"
-
-
-def _weight(repository: Repository, embedder: Embedder | None) -> float:
-    configured = repository.config.dense_weight
-    if configured >= 0 or embedder is None:
-        return max(configured, 0.0)
-    return embedder.dense_weight
-
-
-def _notices(answer: Answer) -> list[str]:
-    notices = []
-    if answer.degraded:
-        notices.append(answer.degraded)
-    if answer.embedder.startswith(f"{HASH}/"):
-        notices.append("the 'hash' embedder carries no meaning; it is for trying things out")
-    if answer.coverage.dense < answer.coverage.chunks:
-        notices.append(
-            f"the dense half covers {answer.coverage.dense} of {answer.coverage.chunks} chunks "
-            "(kbindex update)"
-        )
-    if answer.stale:
-        named = ", ".join(answer.stale[:3]) + (", …" if len(answer.stale) > 3 else "")
-        notices.append(f"{len(answer.stale)} documents differ from what is indexed: {named}")
-    return notices

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from kbindex.commands.get import find_document
 from kbindex.console import put
 from kbindex.current import use_view, view_recipe
 from kbindex.errors import ExitCode
 from kbindex.formats import Format, printable
 from kbindex.git import decode_path
+from kbindex.lookup import find_document
 from kbindex.render import to_json
 from kbindex.repository import Repository, open_repository
 from kbindex.search import nearest_documents
