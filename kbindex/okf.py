@@ -130,10 +130,10 @@ def nested_headings(text: str) -> list[tuple[int, str]]:
 
     They open no section, but GitHub gives them anchors, which counts for repeated ones.
     """
-    if not _MAYBE_NESTED.search(text):
-        return []
     body_start = parse_frontmatter(text).end
     body_start += text.startswith(_BOM, body_start)
+    if not _MAYBE_NESTED.search(text, body_start):
+        return []
     lines = [body_start + start for start in _line_starts(text[body_start:])]
     found = []
     tokens = _markdown().parse(text[body_start:])
@@ -145,7 +145,8 @@ def nested_headings(text: str) -> list[tuple[int, str]]:
 
 # A heading after a quote or list marker, or indented as in a list item; costs no parse elsewhere.
 _MAYBE_NESTED = re.compile(
-    r"^(?:[ \t]+|[ \t]*(?:[>*+-]|\d{1,9}[.)])[ \t>*+\-0-9.)]*)(?:\#{1,6}[ \t]|[=-]+[ \t]*\r?$)",
+    r"^(?:[ \t]+|[ \t]*(?:>|(?:[*+-]|\d{1,9}[.)])(?=[ \t]))[ \t>*+\-0-9.)]*)"
+    r"(?:\#{1,6}[ \t]|[=-]+[ \t]*\r?$)",
     re.MULTILINE,
 )
 

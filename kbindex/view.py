@@ -189,7 +189,7 @@ class View:
                 "; ".join(f"line {line}: {message}" for line, message in matter.problems),
             ),
         ).lastrowid
-        for ordinal, (row, words, source) in enumerate(_chunk_rows(document)):
+        for ordinal, (row, words, source) in enumerate(_chunk_rows(document, headings)):
             if row is None:
                 continue
             chunk = self.db.execute(
@@ -206,8 +206,9 @@ class View:
         known = {bytes(k) for (k,) in self.db.execute("SELECT key FROM slot")}
         live = {bytes(k) for (k,) in self.db.execute("SELECT DISTINCT key FROM chunk")}
         name = self.meta("matrix")
+        wanted = live - known
         new: dict[bytes, NDArray[Any]] = {
-            key: v for k, v in vectors.items() if (key := bytes.fromhex(k)) in live - known
+            key: vector for k, vector in vectors.items() if (key := bytes.fromhex(k)) in wanted
         }
         if name is None or not known or len(known) > 2 * len(live) + _SPARE_SLOTS:
             kept = self._kept_vectors(live & known, dimension) if known else {}
@@ -289,7 +290,7 @@ def _headings(document: IndexedDocument) -> Iterator[tuple[int, str, str, int]]:
 
 
 def _chunk_rows(
-    document: IndexedDocument,
+    document: IndexedDocument, headings: Sequence[tuple[int, str, str, int]]
 ) -> Iterator[tuple[tuple[object, ...] | None, tuple[str, str], str | None]]:
     """Yield the columns of each region's chunk, its words, and its text if that is another.
 
@@ -299,7 +300,7 @@ def _chunk_rows(
     line_starts = (
         np.flatnonzero(np.frombuffer(text.encode("utf-32-le"), np.uint32) == ord("\n")) + 1
     )
-    anchors = {start: anchor for _, _, anchor, start in _headings(document)}
+    anchors = {start: anchor for _, _, anchor, start in headings}
     anchor: str | None = None
     for entry, made in zip(document.entries, document.chunks, strict=True):
         region = entry.region
