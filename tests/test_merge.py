@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import shutil
@@ -20,7 +21,7 @@ from kbindex.repository import open_tree
 from kbindex.table import read_rows
 
 N_DOCUMENTS = 12
-N_PAIRS = 8
+N_PAIRS = int(os.environ.get("KBINDEX_TEST_PAIRS", "8"))
 WORDS = [
     *("lamp", "keeper", "evening", "wind", "tide", "oil", "glass", "brass", "rope", "ship"),
     *("harbour", "stair", "clock", "signal", "winter", "letter", "boat", "rock", "gull", "fog"),
