@@ -277,6 +277,57 @@ def test_three_branches_merge_one_after_the_other(base: Repo) -> None:
     assert_merges_fresh(base, both, tips[2])
 
 
+@pytest.mark.parametrize("seed", range(N_PAIRS))
+def test_a_section_inserted_above_an_edit_merges_fresh(base: Repo, seed: int) -> None:
+    dice = random.Random(100 + seed)
+    paragraphs = read_long("bundle/parts.md")
+    below = dice.randrange(16, 29)
+    inserted = [*paragraphs[:10], f"## Inserted {seed}\n\n{paragraph(dice)}", *paragraphs[10:]]
+    if not paragraphs[10].startswith("## "):
+        inserted[11] = f"## Continued {seed}\n\n{inserted[11]}"
+    changed = edited(paragraphs, below, dice)
+    ours = branch(base, "main", lambda repo: write_document(repo, "bundle/parts.md", inserted))
+    theirs = branch(base, "main", lambda repo: write_document(repo, "bundle/parts.md", changed))
+    assert_merges_fresh(base, ours, theirs)
+
+
+@pytest.mark.parametrize("seed", range(N_PAIRS))
+def test_a_renamed_document_and_an_edit_of_it_merge_fresh(base: Repo, seed: int) -> None:
+    changed = edited(read_long("bundle/flat.md"), 4 + seed % 20, random.Random(200 + seed))
+    ours = branch(
+        base, "main", lambda repo: repo.git("mv", "bundle/flat.md", "bundle/log.md") and None
+    )
+    theirs = branch(base, "main", lambda repo: write_document(repo, "bundle/flat.md", changed))
+    assert_merges_fresh(base, ours, theirs)
+
+
+@pytest.mark.parametrize("seed", range(N_PAIRS))
+def test_the_same_edit_on_both_sides_merges_fresh(base: Repo, seed: int) -> None:
+    def same(repo: Repo) -> None:
+        text = edited(read_long("bundle/flat.md"), seed % 28, random.Random(300 + seed))
+        write_document(repo, "bundle/flat.md", text)
+
+    def same_and_more(repo: Repo) -> None:
+        same(repo)
+        repo.write("bundle/part1/note1.md", short_document(1) + f"\nMore {seed}.\n")
+
+    assert_merges_fresh(base, branch(base, "main", same), branch(base, "main", same_and_more))
+
+
+@pytest.mark.parametrize("seed", range(N_PAIRS))
+def test_several_commits_on_both_sides_merge_fresh(base: Repo, seed: int) -> None:
+    def side(first: int) -> str:
+        dice = random.Random(400 + seed + first)
+        paragraphs, tip = read_long("bundle/flat.md"), "main"
+        for number in (first, first + 2, first + 4):
+            paragraphs = edited(paragraphs, number, dice)
+            text = list(paragraphs)
+            tip = branch(base, tip, lambda repo, t=text: write_document(repo, "bundle/flat.md", t))
+        return tip
+
+    assert_merges_fresh(base, side(2), side(18))
+
+
 # What nobody has embedded
 
 
