@@ -102,7 +102,7 @@ class Cache:
     def add_vectors(self, vectors: Mapping[str, NDArray[np.float16]]) -> None:
         """Keep vectors at once: work that is interrupted is not done again."""
         self._db.executemany(
-            "INSERT OR REPLACE INTO vector VALUES (?, ?)",
+            "INSERT OR IGNORE INTO vector VALUES (?, ?)",
             ((bytes.fromhex(k), v.astype("<f2").tobytes()) for k, v in vectors.items()),
         )
         self._db.commit()

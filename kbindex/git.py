@@ -135,7 +135,8 @@ class Git:
         if unmerged:
             raise RefusedError(
                 f"a merge is unresolved: {', '.join(unmerged[:3])}",
-                "resolve the conflicts, 'git add' the documents, and run this again",
+                "settle the index with 'kbindex resolve', resolve the documents, 'git add' them, "
+                "and run this again",
             )
         raise GitError(f"git write-tree failed: {decode_path(done.stderr).strip()}")
 
@@ -341,6 +342,10 @@ class Git:
             if file.is_file():
                 found += file.read_text("ascii").split()
         return found
+
+    @property
+    def is_rebasing(self) -> bool:
+        return any((self.git_dir / name).exists() for name in ("rebase-merge", "rebase-apply"))
 
     def parents(self, commit: str) -> list[str]:
         """Return a commit's parents; those that a shallow clone lacks are left out."""

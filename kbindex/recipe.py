@@ -16,7 +16,7 @@ from kbindex.errors import DamagedIndexError, OlderFormatError, RecipeError
 from kbindex.model import EmbedderIdentity, Recipe
 
 FORMAT = 1
-"""The format on disk that this version reads and writes (bundle/reference/recipe.md)."""
+"""The format on disk that this version reads and writes (bundle/reference/recipe-json.md)."""
 
 CHUNKER_VERSION = 1
 """Raise when ``chunk`` would give other regions for the same document and limits."""
