@@ -103,46 +103,48 @@ class Build:
 
     def run(self) -> tuple[Changes, Report]:
         """Return what to change. Raises RefusedError, DamagedIndexError and what git raises."""
-        is_rebuild = self._settle_recipe()
-        starts_table = self._load_committed(is_rebuild)
-        fresh, stale = self._compare(is_rebuild)
+        outlines_stand, rows_stand = self._settle_recipe()
+        starts_table = self._load_committed(rows_stand)
+        fresh, stale = self._compare(outlines_stand)
         drafts = self._draft(stale)
         missing = self._missing(fresh, drafts)
         self._embed(drafts, missing)
         drafts = [draft for draft in drafts if self._is_complete(draft)]
         self._tell(fresh, drafts, missing)
-        self._report.n_recontexted = self._count_recontexted(drafts)
+        if outlines_stand:
+            self._report.n_recontexted = self._count_recontexted(drafts)
         # A recipe advances with every document covered by it, or the old index stays whole.
         is_incomplete = bool(self._report.recipe_changes and self._report.problems)
         if self._options.dry_run or is_incomplete:
             return {}, self._report
         changes = self._outline_changes(drafts)
-        changes |= self._row_changes(fresh, drafts, starts_table, keep_others=not is_rebuild)
+        changes |= self._row_changes(fresh, drafts, starts_table, keep_others=rows_stand)
         changes |= self._constant_changes()
         return changes, self._report
 
-    def _settle_recipe(self) -> bool:
-        """Return whether the index has to be built from nothing."""
+    def _settle_recipe(self) -> tuple[bool, bool]:
+        """Return whether the outlines, and whether the rows, can be those of our recipe."""
         try:
             stored = read_recipe(self._git, self._snapshot, self._config)
         except (DamagedIndexError, OlderFormatError):
             if not self._options.may_change_recipe:
                 raise
-            return True
+            return False, False
         if stored is None:
-            return True
+            return False, False
         self._report.recipe_changes = compare_recipes(stored, self._recipe)
         if not self._report.recipe_changes:
-            return False
+            return True, True
         if not self._options.may_change_recipe:
             named = "; ".join(map(str, self._report.recipe_changes))
             raise RefusedError(
                 f"the index was made with another recipe ({named})",
                 "kbindex update   (rebuilds the index; or set the configuration back)",
             )
-        return True
+        # Other boundaries make other outlines; vectors of the same embedder stay comparable.
+        return False, stored.embedder == self._recipe.embedder
 
-    def _load_committed(self, is_rebuild: bool) -> bool:
+    def _load_committed(self, rows_stand: bool) -> bool:
         """Note which keys have a committed row; return whether the table has to be begun anew.
 
         Their vectors are in the cache afterwards: a rebuild keeps no row, but embeds nothing that
@@ -151,20 +153,20 @@ class Build:
         found, damage = load_committed(
             self._git, self._snapshot, self._cache, self._identity, self._config.index_dir
         )
-        if damage and not is_rebuild:
+        if damage and rows_stand:
             if not self._options.may_change_recipe:
                 raise damage[0]
             self._report.repaired = [error.message for error in damage]
-        self._committed = set() if is_rebuild else found
+        self._committed = found if rows_stand else set()
         has_rows = bool(self._snapshot.table or self._snapshot.wal)
-        return is_rebuild or bool(damage) or not has_rows
+        return not rows_stand or bool(damage) or not has_rows
 
-    def _compare(self, is_rebuild: bool) -> tuple[list[DocumentState], list[DocumentState]]:
+    def _compare(self, outlines_stand: bool) -> tuple[list[DocumentState], list[DocumentState]]:
         """Return the documents whose outline stands and those that need a new one."""
         recipe = recipe_id(self._recipe)
-        known = {} if is_rebuild else self._cache.pairs(recipe)
+        known = self._cache.pairs(recipe) if outlines_stand else {}
         proven = {pair: tuple(unpack_keys(keys)) for pair, keys in known.items()}
-        identity = None if is_rebuild else self._recipe.embedder
+        identity = self._recipe.embedder if outlines_stand else None
         fresh, stale, newly_proven = [], [], {}
         for state in compare(self._snapshot, identity, self._git.read_blobs, proven):
             if state.rule == "unreadable-document":
@@ -180,7 +182,7 @@ class Build:
         return fresh, stale
 
     def _draft(self, stale: Sequence[DocumentState]) -> list[Draft]:
-        limits = Limits(self._config.max_tokens)
+        limits = Limits(self._config.max_tokens, self._config.chunk_tokens)
         drafts = []
         for state in stale:
             try:
@@ -296,7 +298,7 @@ class Build:
             lambda keys: self._rows(drafts, keys),
             fold_repeated=not self._options.mid_operation,
         )
-        return changes
+        return changes | (store.foreign_files() if self._options.may_change_recipe else {})
 
     def _rows(self, drafts: Sequence[Draft], keys: set[str]) -> list[Row]:
         """Return a row for each key that is live, anchored where it first stands."""

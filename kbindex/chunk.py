@@ -58,11 +58,14 @@ class Limits:
     """Sizes in cl100k tokens of the chunk's own text."""
 
     maximum: int
+    target: int = 0
+    """The size aimed at; 0 is two thirds of the maximum."""
 
     @property
     def clearance(self) -> int:
         """How far a cut stays from both ends, so that no scrap is left over."""
-        return self.maximum // 3
+        third = self.maximum // 3
+        return min(self.target // 2, third) if self.target else third
 
 
 def chunk(

@@ -61,7 +61,12 @@ def _documents(git: Git, snapshot: Snapshot, recipe: Recipe) -> Iterator[Indexed
         frontmatter = parse_frontmatter(state.text)
         if not state.is_fresh:
             document = parse(state.text)
-            regions = chunk(document, Limits(recipe.chunk_max_tokens), count_tokens, token_starts)
+            regions = chunk(
+                document,
+                Limits(recipe.chunk_max_tokens, recipe.chunk_tokens),
+                count_tokens,
+                token_starts,
+            )
             chunks = tuple(compose(state.text, frontmatter, regions))
             entries = tuple(make_entries(chunks, recipe.embedder))
         yield IndexedDocument(

@@ -113,6 +113,14 @@ class RowStore:
         name, content = encode_wal(all_rows, stack_vectors(all_rows, all_vectors))
         return changes | {f"{self._folder}/{WAL}/{name}": content}, False
 
+    def foreign_files(self) -> Changes:
+        """Return the removal of the WAL files that hold no row of this identity."""
+        return {
+            f"{self._folder}/{source.path}": None
+            for source in sources(self._snapshot)
+            if source.wal_blob and not list(cached_keys(self._cache, source, self._embedder))
+        }
+
     def committed_rows(self, keys: set[str]) -> list[Row]:
         """Return the sound rows of ``keys`` as they are committed, each once."""
         rows: dict[str, Row] = {}

@@ -127,7 +127,7 @@ def _document_notices(path: str, text: str) -> Iterator[Problem]:
 def _canonical_problems(state: DocumentState, recipe: Recipe) -> Iterator[Problem]:
     """Chunk again: every canonical boundary must stand in the outline, finer ones may."""
     assert state.text is not None
-    limits = Limits(recipe.chunk_max_tokens)
+    limits = Limits(recipe.chunk_max_tokens, recipe.chunk_tokens)
     canonical = chunk(parse(state.text), limits, count_tokens, token_starts)
     regions = [entry.region for entry in state.entries]
     present = {_opening(region) for region in regions}

@@ -464,7 +464,7 @@ def test_a_changed_recipe_replaces_the_index_at_once_and_reuses_vectors(built: R
     n_long = len(live_keys(built, "log.md"))
     assert n_embedded(done) == n_long
     assert f"{n_short + n_long} in all, 0 kept, {n_short} reused" in done.out
-    assert wal(built) == []
+    assert len(wal(built)) == 2  # vectors of one embedder stay comparable: the table stands
     assert_fresh(built)
     assert_fresh(built, "--strict")
     built.commit()

@@ -16,7 +16,7 @@ from kbindex.commands.update import mention_problems, render_report, run_update
 from kbindex.config import FILE_NAME, PYPROJECT, Config, load_config
 from kbindex.console import note, put
 from kbindex.embed import load_embedder
-from kbindex.errors import ExitCode, UsageError
+from kbindex.errors import ExitCode, NoBundleError, UsageError
 from kbindex.git import Git
 from kbindex.repository import Repository, open_repository
 
@@ -40,6 +40,8 @@ def init(directory: Path | None, options: InitOptions) -> ExitCode:
     git = Git(directory)
     if options.embedder is not None:
         load_embedder(options.embedder)  # before anything is written
+    if options.bundle is not None and not (git.root / options.bundle).is_dir():
+        raise NoBundleError(options.bundle.strip("/"))
     written = _configure(git, options)
     repository = open_repository(directory)
     load_embedder(repository.config.embedder)
@@ -167,6 +169,7 @@ def _with_entry(before: str | None, index_prefix: str) -> str:
     exclude = f"# Other hooks must leave the index alone.\nexclude: ^{re.escape(index_prefix)}\n"
     if before is None:
         return f"{exclude}repos:\n{framework_entry()}"
+    before = re.sub(r"(?m)^repos:[ \t]*\[\][ \t]*$", "repos:", before)
     item = re.search(r"^([ \t]*)- repo:", before, re.MULTILINE)
     indent = item.group(1) if item else "  "
     after = f"{before.rstrip()}\n{framework_entry(indent)}"

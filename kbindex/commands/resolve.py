@@ -56,7 +56,10 @@ def resolve(directory: Path | None) -> ExitCode:
     left = sorted(git.unmerged("."))
     if left:
         put("still to resolve by hand: " + ", ".join(left))
-    put("next: 'git add' what you resolved, then commit (or --continue); the hook mends the rest")
+    if git.is_rebasing:  # whose --continue runs no pre-commit hook
+        put("next: 'git add' what you resolved, 'kbindex update', then 'git rebase --continue'")
+    else:
+        put("next: 'git add' what you resolved, then commit; the hook mends the rest")
     return ExitCode.NEGATIVE if git.unmerged(config.index_dir) else ExitCode.OK
 
 
