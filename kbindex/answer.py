@@ -15,7 +15,10 @@ from kbindex.repository import Repository
 from kbindex.search import Filters, Request, coverage, search
 from kbindex.stale import StaleDocuments
 from kbindex.view import View
+from kbindex.words import MOST_TERMS
 
+LONGEST_MEANING = 2000
+"""Characters of a query that are embedded; about what the model reads at once."""
 MODES = ("auto", "hybrid", "dense", "lexical")
 
 
@@ -95,7 +98,7 @@ def _embed_query(
             "kbindex update   (or set 'embedder' back; --mode lexical works meanwhile)",
         )
     try:
-        return embedder, embedder.embed_query(text), None
+        return embedder, embedder.embed_query(text[:LONGEST_MEANING]), None
     except NoEmbedderError as error:
         if mode != "auto":
             raise
@@ -116,6 +119,11 @@ def answer_notices(answer: Answer) -> list[str]:
         notices.append(answer.degraded)
     if answer.embedder.startswith(f"{HASH}/"):
         notices.append("the 'hash' embedder carries no meaning; it is for trying things out")
+    if len(answer.query) > LONGEST_MEANING:
+        notices.append(
+            f"the query is long: its meaning is that of its first {LONGEST_MEANING} characters, "
+            f"its words are the first {MOST_TERMS}"
+        )
     if answer.coverage.dense < answer.coverage.chunks:
         notices.append(
             f"the dense half covers {answer.coverage.dense} of {answer.coverage.chunks} chunks "

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from kbindex.cache import Cache, unpack_keys
 from kbindex.chunk import Limits
-from kbindex.committed import load_committed
+from kbindex.committed import holds_foreign_table, load_committed
 from kbindex.config import Config
 from kbindex.draft import DoesNotFit, Draft, draft_document
 from kbindex.embed import Embedder
 from kbindex.embedding import Progress, Text, embed_texts
 from kbindex.errors import DamagedIndexError, OlderFormatError, RefusedError
 from kbindex.git import Git
-from kbindex.layout import CONSTANT_FILES, RECIPE, document_of_outline, outline_path
+from kbindex.layout import CONSTANT_FILES, RECIPE, TABLE, document_of_outline, outline_path
 from kbindex.model import Chunk, DocumentState, Entry, Problem, Row, Snapshot
 from kbindex.outline import count_recontexted, render_outline
 from kbindex.plan import compare
@@ -103,6 +103,7 @@ class Build:
 
     def run(self) -> tuple[Changes, Report]:
         """Return what to change. Raises RefusedError, DamagedIndexError and what git raises."""
+        self._refuse_to_lose_sight()
         outlines_stand, rows_stand = self._settle_recipe()
         starts_table = self._load_committed(rows_stand)
         fresh, stale = self._compare(outlines_stand)
@@ -121,6 +122,20 @@ class Build:
         changes |= self._row_changes(fresh, drafts, starts_table, keep_others=rows_stand)
         changes |= self._constant_changes()
         return changes, self._report
+
+    def _refuse_to_lose_sight(self) -> None:
+        """Don't empty the index because a setting no longer points at documents that are there."""
+        if self._snapshot.documents or not self._snapshot.orphans:
+            return
+        folder = self._config.index_dir
+        below = {document_of_outline(folder, path) for path in self._snapshot.orphans}
+        for _, _, path in self._git.list_tree(self._snapshot.tree, "."):
+            if path in below or any(path.endswith(f"/{name}") for name in below):
+                raise RefusedError(
+                    f"no document is left in '{self._config.bundle}/', but {path} is still there: "
+                    "the index would be emptied",
+                    "check bundle, include and exclude in the configuration",
+                )
 
     def _settle_recipe(self) -> tuple[bool, bool]:
         """Return whether the outlines, and whether the rows, can be those of our recipe."""
@@ -157,6 +172,17 @@ class Build:
             if not self._options.may_change_recipe:
                 raise damage[0]
             self._report.repaired = [error.message for error in damage]
+        if rows_stand and holds_foreign_table(self._snapshot, self._cache, self._identity):
+            # A merge of an embedder's switch: the recipe of one side, the table of the other.
+            foreign = DamagedIndexError(
+                f"{self._config.index_dir}/{TABLE}",
+                "its rows were made by another embedder than the recipe names",
+                "kbindex update",
+            )
+            if not self._options.may_change_recipe:
+                raise foreign
+            damage.append(foreign)
+            self._report.repaired.append(foreign.message)
         self._committed = found if rows_stand else set()
         has_rows = bool(self._snapshot.table or self._snapshot.wal)
         return not rows_stand or bool(damage) or not has_rows

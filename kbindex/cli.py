@@ -5,6 +5,7 @@ Commands are imported when they are called: a query must not pay for what it doe
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import tempfile
@@ -30,6 +31,11 @@ app = typer.Typer(
 )
 
 
+_REFUSALS_OF_THE_SYSTEM = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE}
+)
+
+
 class _Global:
     repo: Path | None = None
 
@@ -50,6 +56,12 @@ def _run(command: Callable[[], ExitCode]) -> None:
         # The reader has seen enough. Python would complain once more while closing stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = ExitCode.OK
+    except OSError as error:
+        if error.errno in _REFUSALS_OF_THE_SYSTEM:
+            note(f"the system refused: {error}")
+            code = ExitCode.USAGE
+        else:
+            code = _report_bug()
     except Exception:
         code = _report_bug()
     raise typer.Exit(int(code))

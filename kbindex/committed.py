@@ -123,6 +123,12 @@ def outline_keys(git: Git, snapshots: Iterable[Snapshot]) -> set[str]:
     return keys - {NOT_EMBEDDED}
 
 
+def holds_foreign_table(snapshot: Snapshot, cache: Cache, embedder: str) -> bool:
+    """Whether the table, which ``load_committed`` has read, has rows but none of ``embedder``."""
+    tables = [source for source in sources(snapshot) if source.wal_blob is None]
+    return any(cache.source_keys(_cache_name(source, embedder)) == b"" for source in tables)
+
+
 def cached_keys(cache: Cache, source: Source, embedder: str) -> Iterator[str]:
     """Return the sound keys of a source that ``load_committed`` has read."""
     return unpack_keys(cache.source_keys(_cache_name(source, embedder)) or b"")

@@ -147,13 +147,13 @@ def _checked(name: str, value: Any, kind: type[Any], source: str) -> Any:
     if type(value) is not kind:
         raise UsageError(f"{source} sets '{name}' to {value!r}, which is not {_KINDS[kind]}")
     if name in ("bundle", "index_dir"):
-        return value.strip("/") or "."
+        return value.rstrip("/").removeprefix("./") or "."
     return value
 
 
 def _verify(config: Config, source: str) -> None:
     folders = (config.bundle, config.index_dir)
-    if any(".." in folder.split("/") for folder in folders):
+    if any(".." in folder.split("/") or folder.startswith("/") for folder in folders):
         raise UsageError(f"{source}: bundle and index_dir must lie inside the repository")
     if config.index_dir == "." or config.index_dir == config.bundle:
         raise UsageError(f"{source}: index_dir needs a folder of its own")

@@ -87,8 +87,13 @@ def view_recipe(view: View, config: Config) -> Recipe:
 def uncovered_documents(view: View) -> list[str]:
     """Return the documents that the committed index does not cover as they are staged."""
     stale = view.db.execute("SELECT path FROM document WHERE stale IS NOT NULL")
-    unreadable: list[str] = json.loads(view.meta("unreadable") or "[]")
-    return [*(decode_path(path) for (path,) in stale), *unreadable]
+    return [*(decode_path(path) for (path,) in stale), *unreadable_documents(view)]
+
+
+def unreadable_documents(view: View) -> list[str]:
+    """Return the documents that are not text and so not in the view at all."""
+    found: list[str] = json.loads(view.meta("unreadable") or "[]")
+    return found
 
 
 def _state(snapshot: Snapshot, config: Config) -> str:

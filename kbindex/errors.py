@@ -69,10 +69,8 @@ class DamagedIndexError(KbindexError):
     exit_code = ExitCode.UNREADABLE_INDEX
 
     def __init__(self, path: str, reason: str, remedy: str | None = None) -> None:
-        super().__init__(
-            f"{path}: {reason}",
-            remedy or f"git checkout HEAD -- '{path}', or rebuild it with: kbindex update",
-        )
+        mend = f"kbindex update   (or, if HEAD's copy is sound: git checkout HEAD -- '{path}')"
+        super().__init__(f"{path}: {reason}", remedy or mend)
         self.path = path
 
 

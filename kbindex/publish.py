@@ -6,11 +6,16 @@ next update or ``git checkout -- .kbindex`` mends that.
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from kbindex.git import Git, encode_path
 from kbindex.layout import WAL
+
+_UNSTAGED = "unstaged.json"
 
 
 def stage_changes(git: Git, changes: dict[str, bytes | None], index_dir: str) -> list[str]:
@@ -55,8 +60,11 @@ def stage_blobs(git: Git, blobs: Mapping[str, str | None]) -> None:
             remove_file(git.root, path)
 
 
-def write_changes(git: Git, changes: dict[str, bytes | None]) -> list[str]:
-    """Write the files to the work tree only. Returns the paths that differ from before."""
+def write_changes(git: Git, changes: dict[str, bytes | None], local_dir: Path) -> list[str]:
+    """Write the files to the work tree only. Returns the paths that differ from before.
+
+    A note of them is left in ``local_dir``, so that a check can tell them from damage.
+    """
     differing = []
     for path, content in sorted(changes.items()):
         file = git.root / Path(os_path(path))
@@ -71,7 +79,27 @@ def write_changes(git: Git, changes: dict[str, bytes | None]) -> list[str]:
             scratch = file.with_name(f".{file.name[:200]}.tmp")
             scratch.write_bytes(content)
             scratch.replace(file)
+    digests = {path: file_digest(git.root, path) for path in changes}
+    local_dir.mkdir(parents=True, exist_ok=True)
+    (local_dir / _UNSTAGED).write_text(json.dumps(digests), encoding="ascii")
     return differing
+
+
+def read_unstaged(local_dir: Path) -> dict[str, str]:
+    """Return the digests of the index files that were written but not staged, by their path."""
+    try:
+        found = json.loads((local_dir / _UNSTAGED).read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def file_digest(root: Path, path: str) -> str:
+    """Return the hash of a file of the work tree, empty where there is none."""
+    try:
+        return hashlib.sha256((root / os_path(path)).read_bytes()).hexdigest()
+    except OSError:
+        return ""
 
 
 def remove_file(root: Path, path: str) -> None:
@@ -89,6 +117,4 @@ def remove_file(root: Path, path: str) -> None:
 
 def os_path(path: str) -> str:
     """Return git's path as this system's file functions take it, whatever its bytes."""
-    import os
-
     return os.fsdecode(encode_path(path))

@@ -72,21 +72,6 @@ def verify(git: Git, config: Config, snapshot: Snapshot, *, strict: bool = False
     return verdict
 
 
-def worktree_damage(git: Git, config: Config) -> list[Problem]:
-    """Return the index files that the work tree holds otherwise than they are staged."""
-    if git.is_bare or git.is_sparse:
-        return []
-    return [
-        Problem(
-            "damaged-file",
-            path,
-            "the file in the work tree is not what is staged",
-            remedy=f"git checkout -- '{path}'",
-        )
-        for path in git.changed_in_worktree(config.index_dir)
-    ]
-
-
 def _recipe(git: Git, config: Config, snapshot: Snapshot, problems: list[Problem]) -> Recipe | None:
     path = f"{config.index_dir}/{RECIPE}"
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 _WORD = re.compile(r"\w+")
-_MOST_TERMS = 64
+MOST_TERMS = 64
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\uff66-\uff9f\U00020000-\U0003ffff]+"
@@ -34,4 +34,4 @@ def query_terms(query: str) -> list[str]:
     for run in _UNSPACED.findall(query):
         # A pair is a word of its own in the index; a single character begins some.
         words += [f'"{run}" *'] if len(run) == 1 else [f'"{pair}"' for pair in _pairs(run)]
-    return list(dict.fromkeys(words))[:_MOST_TERMS]
+    return list(dict.fromkeys(words))[:MOST_TERMS]

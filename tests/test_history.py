@@ -287,3 +287,39 @@ def test_diff_names_added_removed_and_renamed_documents(forked: Repo) -> None:
     markdown = run(forked, "diff", "HEAD~1", "HEAD", "--format", "markdown").out
     assert markdown.startswith("### Search index\n")
     assert "- renamed `bundle/diary.md` (was bundle/log.md): 0 embedded" in markdown
+
+
+def test_a_merge_with_a_switch_of_the_embedder_is_mended_by_update(forked: Repo) -> None:
+    """One side's recipe, the other side's table: refused by the hook, replaced by update."""
+    forked.git("checkout", "--quiet", "-b", "switch", "main~2")
+    forked.write("kbindex.toml", 'embedder = "builtin"\n')
+    forked.write("bundle/log.md", "# Log\n\nShort, for a real model.\n")
+    commit(forked, "switch")
+    forked.git("checkout", "--quiet", "main")
+    forked.git("merge", "switch", check=False)
+    assert run(forked, "resolve").code in (0, 1)
+    forked.write("bundle/log.md", "# Log\n\nShort, on both sides.\n")
+    forked.git("add", "--all")
+    assert run(forked, "update").code == 0
+    forked.git("commit", "--quiet", "--no-edit")
+    assert_fresh(forked)
+    assert run(forked, "query", "short").code == 0
+
+
+def test_check_tells_an_unstaged_update_from_damage(forked: Repo) -> None:
+    edit(forked, 3)
+    assert run(forked, "update", "--worktree").code == 0
+    done = run(forked, "check")
+    assert done.code == 0
+    assert "it was updated but not staged" in done.out
+    (forked.root / ".kbindex/recipe.json").write_text("{}")
+    assert run(forked, "check").code == 3
+
+
+def test_check_names_the_document_that_is_not_staged(repo: Repo) -> None:
+    repo.write("bundle/a.md", "# A\n\nText.\n")
+    assert run(repo, "init", "--hooks", "none").code == 0
+    done = run(repo, "check")
+    assert done.code == 1
+    assert "git add -- 'bundle/a.md'" in done.out
+    assert "kbindex update" not in done.out

@@ -750,6 +750,7 @@ def test_a_configuration_that_is_there_is_extended(framed: Repo) -> None:
         assert done.code == 0, done.err
     text = (framed.root / ".pre-commit-config.yaml").read_text()
     added = "# Other hooks must leave the index alone.\nexclude: ^\\.kbindex/\n"
+    added += "default_install_hook_types: [pre-commit, pre-merge-commit, post-commit, pre-push]\n"
     assert text.replace(added, "").startswith(EXISTING.rstrip())
     config = yaml.safe_load(text)
     assert len(config["repos"]) == 2

@@ -471,6 +471,16 @@ def test_a_changed_recipe_replaces_the_index_at_once_and_reuses_vectors(built: R
     assert n_embedded(run(built, "update")) == 0
 
 
+@pytest.mark.parametrize("setting", ['bundle = "dokcs"', 'exclude = ["**"]', 'include = ["*.txt"]'])
+def test_a_setting_that_loses_sight_of_the_bundle_is_refused(built: Repo, setting: str) -> None:
+    built.write("kbindex.toml", f'embedder = "hash"\n{setting}\n')
+    built.git("add", "--all")
+    done = run(built, "update")
+    assert done.code == 1
+    assert "the index would be emptied" in done.err
+    assert built.files(".kbindex/outline")
+
+
 def test_a_recipe_set_back_embeds_nothing(built: Repo) -> None:
     for tokens in (64, 256):
         built.write("kbindex.toml", f'embedder = "hash"\nchunk_tokens = {tokens}\n')

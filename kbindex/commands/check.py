@@ -7,9 +7,12 @@ from pathlib import Path
 from kbindex.console import put
 from kbindex.errors import ExitCode
 from kbindex.formats import Format
+from kbindex.layout import document_of_outline
+from kbindex.model import Problem
+from kbindex.publish import file_digest, read_unstaged
 from kbindex.render import render_check
-from kbindex.repository import open_tree, require_index
-from kbindex.verify import verify, worktree_damage
+from kbindex.repository import Repository, open_tree, require_index
+from kbindex.verify import verify
 
 
 def check(directory: Path | None, rev: str | None, form: Format, *, strict: bool) -> ExitCode:
@@ -18,7 +21,10 @@ def check(directory: Path | None, rev: str | None, form: Format, *, strict: bool
     require_index(repository, snapshot)
     verdict = verify(repository.git, repository.config, snapshot, strict=strict)
     if rev is None:
-        verdict.problems += worktree_damage(repository.git, repository.config)
+        verdict.problems = [_unless_unstaged(p, repository) for p in verdict.problems]
+        damage, unstaged = worktree_differences(repository)
+        verdict.problems += damage
+        verdict.notices += unstaged
     put(
         render_check(
             rev or snapshot.tree,
@@ -32,3 +38,37 @@ def check(directory: Path | None, rev: str | None, form: Format, *, strict: bool
     if verdict.is_damaged:
         return ExitCode.UNREADABLE_INDEX
     return ExitCode.NEGATIVE if verdict.problems else ExitCode.OK
+
+
+def _unless_unstaged(problem: Problem, repository: Repository) -> Problem:
+    """Give an outline whose document is there, but not staged, the remedy that it needs."""
+    if problem.rule != "orphan-outline":
+        return problem
+    config = repository.config
+    below = document_of_outline(config.index_dir, problem.path)
+    document = below if config.bundle == "." else f"{config.bundle}/{below}"
+    if document not in repository.git.untracked(document):
+        return problem
+    message = f"its document {document} is not staged"
+    return Problem(problem.rule, problem.path, message, remedy=f"git add -- '{document}'")
+
+
+def worktree_differences(repository: Repository) -> tuple[list[Problem], list[Problem]]:
+    """Return the index files that the work tree holds otherwise than staged: damage, and notices.
+
+    What an update wrote without staging it is no damage.
+    """
+    git = repository.git
+    if git.is_bare or git.is_sparse:
+        return [], []
+    written = read_unstaged(repository.view_dir)
+    damage, unstaged = [], []
+    for path in git.changed_in_worktree(repository.config.index_dir):
+        if written.get(path) == file_digest(git.root, path):
+            message, remedy = "it was updated but not staged", f"git add -- '{path}'"
+            unstaged.append(Problem("unstaged", path, message, remedy=remedy))
+        else:
+            message = "the file in the work tree is not what is staged"
+            remedy = f"git checkout -- '{path}'"
+            damage.append(Problem("damaged-file", path, message, remedy=remedy))
+    return damage, unstaged

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,7 @@ def get(directory: Path | None, name: str, passage: Passage, form: Format) -> Ex
 
 def _find(repository: Repository, view: View, name: str, passage: Passage) -> dict[str, Any]:
     """Return what is addressed, in the schema of ``--format json``."""
+    name = _from_root(repository, name)
     name, anchor = _split_anchor(view, repository.config, name, passage)
     document = find_document(view, repository.config, name)
     path = document.path
@@ -70,6 +72,13 @@ def _find(repository: Repository, view: View, name: str, passage: Passage) -> di
         "blob": document.blob,
         "text": text[start:end],
     }
+
+
+def _from_root(repository: Repository, name: str) -> str:
+    """Return the path of a file that is named from where we are as git names it."""
+    file, root = Path(name).absolute(), repository.git.root.resolve()
+    is_file = file.is_file() and file.resolve().is_relative_to(root)
+    return os.path.relpath(file.resolve(), root) if is_file else name
 
 
 def _split_anchor(

@@ -51,6 +51,8 @@ def init(directory: Path | None, options: InitOptions) -> ExitCode:
         written += _set_up_framework(git)
     elif hooks == "native":
         _install_shims(git)
+    if (git.root / FILE_NAME).is_file():
+        written.append(FILE_NAME)  # what the index was built with has to be staged with it
     if written:
         git.run("add", "--", *written)
     put(report)
@@ -167,8 +169,9 @@ def _mention_exclude(config: str | None) -> None:
 def _with_entry(before: str | None, index_prefix: str) -> str:
     """Return the framework's configuration with our entry, and an exclude where it has none."""
     exclude = f"# Other hooks must leave the index alone.\nexclude: ^{re.escape(index_prefix)}\n"
+    stages = f"default_install_hook_types: [{', '.join(HOOK_TYPES)}]\n"
     if before is None:
-        return f"{exclude}repos:\n{framework_entry()}"
+        return f"{exclude}{stages}repos:\n{framework_entry()}"
     before = re.sub(r"(?m)^repos:[ \t]*\[\][ \t]*$", "repos:", before)
     item = re.search(r"^([ \t]*)- repo:", before, re.MULTILINE)
     indent = item.group(1) if item else "  "
@@ -176,12 +179,9 @@ def _with_entry(before: str | None, index_prefix: str) -> str:
     try:
         old, new = yaml.safe_load(before), yaml.safe_load(after)
         if new["repos"][:-1] == (old["repos"] or []) and len(new) == len(old):
-            has_exclude = "exclude" in old
-            return (
-                after
-                if has_exclude
-                else re.sub(r"(?m)^(?=repos:)", lambda _: exclude, after, count=1)
-            )
+            head = "" if "exclude" in old else exclude
+            head += "" if "default_install_hook_types" in old else stages
+            return re.sub(r"(?m)^(?=repos:)", lambda _: head, after, count=1)
     except (yaml.YAMLError, KeyError, TypeError):
         pass
     raise UsageError(

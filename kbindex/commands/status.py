@@ -8,9 +8,15 @@ from typing import Any
 
 from kbindex.committed import cached_keys, load_committed, sources
 from kbindex.console import put
-from kbindex.current import uncovered_documents, use_view, view_recipe
+from kbindex.current import (
+    uncovered_documents,
+    unreadable_documents,
+    use_view,
+    view_recipe,
+)
 from kbindex.errors import ExitCode
 from kbindex.formats import Format
+from kbindex.git import decode_path
 from kbindex.model import Coverage, Recipe, Snapshot
 from kbindex.recipe import identity_id
 from kbindex.render import render_facts
@@ -102,4 +108,5 @@ def _size(files: Iterable[Path]) -> int:
 
 def _document_problems(view: View) -> list[str]:
     found = view.db.execute("SELECT path, problems FROM document WHERE problems != ''")
-    return [f"{bytes(path).decode('utf-8', 'replace')}: {problems}" for path, problems in found]
+    unreadable = [f"{path}: it is not text" for path in unreadable_documents(view)]
+    return unreadable + [f"{decode_path(path)}: {problems}" for path, problems in found]
