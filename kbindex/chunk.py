@@ -12,10 +12,8 @@ Not here: what the embedder is shown (``compose``), and keys.
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -31,23 +29,19 @@ from kbindex.model import (
     Region,
 )
 from kbindex.okf import metadata_pieces
+from kbindex.places import (
+    BLOCK,
+    CODE_POINT,
+    GRAPHEME,
+    ITEM,
+    LINE,
+    SENTENCE,
+    WORD,
+    Places,
+)
 
 CountTokens = Callable[[str], int]
 TokenStarts = Callable[[str], NDArray[np.int64]]
-
-# Places where a text can be cut, best first.
-_BLOCK, _ITEM, _SENTENCE, _LINE, _WORD, _GRAPHEME, _CODE_POINT = range(7)
-
-# Possessive, and never tried again inside a run: linear on any input.
-_SENTENCE_END = re.compile(
-    r"""(?<![.!?…؟۔।॥])[.!?…؟۔।॥]++["'”’»)\]*_`]*+\s++(?=\S)  # a space between sentences
-      | (?<![。！？｡])[。！？｡]++["'”’」』）】]*+\s*+(?=\S)       # none, as in Chinese
-      """,
-    re.VERBOSE,
-)
-_LINE_START = re.compile(r"(?:\r\n?|\n)+")
-_WORD_START = re.compile(r"(?<=\s)(?=\S)|(?<=[\u3040-\u30ff\u3400-\u9fff\uff66-\uff9f])(?=\w)")
-
 
 _SLACK = 4
 """Tokens that a piece counted alone may have more than counted as a part of its document."""
@@ -193,12 +187,12 @@ class _Cutter:
             yield begin, end
             return
         verbatim = list(self._verbatim(begin, end, limits))
-        places = _Places(self._text, self._code_points, begin, end, verbatim)
+        places = Places(self._text, self._code_points, begin, end, verbatim)
         if table is None:
-            places.add(_BLOCK, self._starts_within(begin, end))
-            places.add(_ITEM, self._items_within(begin, end))
+            places.add(BLOCK, self._starts_within(begin, end))
+            places.add(ITEM, self._items_within(begin, end))
         else:
-            places.add(_ITEM, (row for row in table.item_starts[1:] if begin < row < end))
+            places.add(ITEM, (row for row in table.item_starts[1:] if begin < row < end))
         pending = [(begin, end)]
         while pending:
             start, stop = pending.pop()
@@ -242,7 +236,7 @@ class _Cutter:
         start: int,
         stop: int,
         limits: Limits,
-        places: _Places,
+        places: Places,
         keep: int,
         *,
         is_table: bool,
@@ -251,14 +245,14 @@ class _Cutter:
             return None
         low = max(self._position(start, limits.clearance), keep)
         high = self._position(stop, -limits.clearance)
-        for kind in (_ITEM,) if is_table else (_BLOCK, _ITEM, _SENTENCE):
+        for kind in (ITEM,) if is_table else (BLOCK, ITEM, SENTENCE):
             if (at := places.best(kind, low, high)) is not None:
                 return at
         # Beside a fence, table or row that fits a small piece is better than a cut in it.
-        for kind in (_ITEM,) if is_table else (_BLOCK, _ITEM, _LINE):
+        for kind in (ITEM,) if is_table else (BLOCK, ITEM, LINE):
             if (at := places.middle(kind, max(start + 1, keep), stop - 1)) is not None:
                 return at
-        for kind in (_WORD, _GRAPHEME, _CODE_POINT):
+        for kind in (WORD, GRAPHEME, CODE_POINT):
             if (at := places.best(kind, low, high)) is not None:
                 return at
         return max((start + stop) // 2, keep, start + 1)
@@ -302,123 +296,3 @@ class _Cutter:
         for block, _, _ in self._blocks_within(begin, end):
             if block.kind == "list":
                 yield from (start for start in block.item_starts if begin < start < end)
-
-
-class _Places:
-    """The places of each kind inside one span, with a hash of the text around each."""
-
-    def __init__(
-        self,
-        text: str,
-        code_points: NDArray[np.uint32],
-        begin: int,
-        end: int,
-        verbatim: Sequence[tuple[int, int, bool]],
-    ) -> None:
-        """``verbatim``: (start, end, kept whole) of the code and tables in the span."""
-        self._text, self._code_points = text, code_points
-        self._begin, self._end = begin, end
-        self._verbatim = verbatim
-        self._positions: dict[int, NDArray[np.int64]] = {}
-        self._hashes: dict[int, NDArray[np.uint64]] = {}
-
-    def add(self, kind: int, positions: Iterable[int]) -> None:
-        self._positions[kind] = np.fromiter(positions, dtype=np.int64)
-
-    def best(self, kind: int, low: int, high: int) -> int | None:
-        """Return the place of least hash in ``[low, high]``; of equal ones the most central."""
-        positions, first, last = self._range(kind, low, high)
-        if first >= last:
-            return None
-        if kind not in self._hashes:
-            self._hashes[kind] = hash_places(self._code_points, positions)
-        hashes = self._hashes[kind][first:last]
-        equal = first + np.flatnonzero(hashes == hashes.min())
-        return _most_central(positions[equal], low, high)
-
-    def middle(self, kind: int, low: int, high: int) -> int | None:
-        """Return the most central place in ``[low, high]``."""
-        positions, first, last = self._range(kind, low, high)
-        return _most_central(positions[first:last], low, high) if first < last else None
-
-    def _range(self, kind: int, low: int, high: int) -> tuple[NDArray[np.int64], int, int]:
-        if kind not in self._positions:
-            self.add(kind, self._find(kind))
-        positions = self._positions[kind]
-        first, last = np.searchsorted(positions, (low, high + 1))
-        return positions, int(first), int(last)
-
-    def _find(self, kind: int) -> Iterable[int]:
-        if kind == _CODE_POINT:
-            return range(self._begin + 1, self._end)
-        if kind == _GRAPHEME:
-            import regex  # slow to import and hardly ever needed
-
-            clusters = regex.compile(r"\X").finditer(self._text, self._begin, self._end)
-            return [match.start() for match in clusters][1:]
-        pattern = {_SENTENCE: _SENTENCE_END, _LINE: _LINE_START, _WORD: _WORD_START}[kind]
-        found = pattern.finditer(self._text, self._begin, self._end)
-        ends = np.fromiter((match.end() for match in found), dtype=np.int64)
-        inside = (ends > self._begin) & (ends < self._end)
-        inside[inside] = [_is_between_clusters(self._text, at) for at in ends[inside]]
-        if kind in (_SENTENCE, _LINE):
-            for start, stop, is_kept in self._verbatim:
-                if is_kept or kind == _SENTENCE:
-                    inside &= (ends <= start) | (ends >= stop)
-        if kind == _SENTENCE:
-            return np.union1d(ends[inside], self._verbatim_lines())
-        return ends[inside]
-
-    def _verbatim_lines(self) -> NDArray[np.int64]:
-        """Return the line starts in code and tables that can't be kept whole."""
-        starts = [
-            match.end()
-            for start, stop, is_kept in self._verbatim
-            if not is_kept
-            for match in _LINE_START.finditer(self._text, start, stop)
-            if match.end() < stop
-        ]
-        return np.array(starts, dtype=np.int64)
-
-
-def _is_between_clusters(text: str, at: int) -> bool:
-    """Whether no mark, joiner or modifier ties the code point at ``at`` to the one before."""
-    following = text[at]
-    if following.isascii():
-        return True
-    return not (
-        unicodedata.category(following)[0] == "M"
-        or following in "\u200c\u200d\uff9e\uff9f"
-        or "\U0001f3fb" <= following <= "\U0001f3ff"
-        or text[at - 1] == "\u200d"
-    )
-
-
-def _most_central(positions: NDArray[np.int64], low: int, high: int) -> int:
-    return int(positions[np.abs(2 * positions - (low + high)).argmin()])
-
-
-_BEFORE, _AFTER = 16, 32
-
-
-def hash_places(
-    code_points: NDArray[np.uint32], positions: NDArray[np.int64]
-) -> NDArray[np.uint64]:
-    """Hash the code points around each position: ``(n_positions,)``.
-
-    Only 16 before and 32 after it count, so that an edit elsewhere leaves the hash alone.
-    """
-    mixed = np.zeros(len(positions), dtype=np.uint64)
-    if len(positions) == 0:
-        return mixed
-    last = len(code_points) - 1
-    for offset in range(-_BEFORE, _AFTER):
-        at = positions + offset
-        value = np.where((at < 0) | (at > last), 0, code_points[np.clip(at, 0, last)])
-        mixed = (mixed ^ value.astype(np.uint64)) * np.uint64(0x100000001B3)  # FNV-1a
-    # FNV leaves neighbours alike in the high bits; the finaliser of splitmix64 spreads them.
-    mixed ^= mixed >> np.uint64(30)
-    mixed *= np.uint64(0xBF58476D1CE4E5B9)
-    mixed ^= mixed >> np.uint64(27)
-    mixed *= np.uint64(0x94D049BB133111EB)
-    return mixed ^ (mixed >> np.uint64(31))

@@ -145,13 +145,16 @@ def check_command(
         str | None, typer.Option(metavar="REV", help="A commit, instead of what is staged.")
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Chunk every document again.")] = False,
+    notices_fail: Annotated[
+        bool, typer.Option("--fail-on-notices", help="Let odd documents fail the check, too.")
+    ] = False,
     form: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.TEXT,
 ) -> None:
     """Say whether the index is exactly that of its bundle. Never writes, needs no model."""
     from kbindex.commands.check import check
 
     _require_format(form, Format.TEXT, Format.JSON, Format.GITHUB, Format.SARIF)
-    _run(lambda: check(_Global.repo, rev, form, strict=strict))
+    _run(lambda: check(_Global.repo, rev, form, strict=strict, notices_fail=notices_fail))
 
 
 @app.command("status")

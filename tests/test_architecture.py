@@ -33,7 +33,7 @@ OWNERS = {
     "sqlite3": {"cache", "view", "lexical", "search", "current"},
     "markdown_it": {"okf", "anchors"},
     "yaml": {"okf", "commands/init"},  # init extends .pre-commit-config.yaml
-    "regex": {"chunk", "okf"},
+    "regex": {"places", "okf"},
     "pathspec": {"config", "search"},
     "filelock": {"repository"},
     "typer": {"cli"},
@@ -46,6 +46,7 @@ CORE = {
     "layout",
     "okf",
     "chunk",
+    "places",
     "compose",
     "recipe",
     "outline",

@@ -15,7 +15,14 @@ from kbindex.repository import Repository, open_tree, require_index
 from kbindex.verify import verify
 
 
-def check(directory: Path | None, rev: str | None, form: Format, *, strict: bool) -> ExitCode:
+def check(
+    directory: Path | None,
+    rev: str | None,
+    form: Format,
+    *,
+    strict: bool,
+    notices_fail: bool = False,
+) -> ExitCode:
     """Print the verdict on a revision, or on what is staged; the exit code says it too."""
     repository, snapshot = open_tree(directory, rev)
     require_index(repository, snapshot)
@@ -37,7 +44,8 @@ def check(directory: Path | None, rev: str | None, form: Format, *, strict: bool
     )
     if verdict.is_damaged:
         return ExitCode.UNREADABLE_INDEX
-    return ExitCode.NEGATIVE if verdict.problems else ExitCode.OK
+    fails = verdict.problems or (notices_fail and verdict.notices)
+    return ExitCode.NEGATIVE if fails else ExitCode.OK
 
 
 def _unless_unstaged(problem: Problem, repository: Repository) -> Problem:
