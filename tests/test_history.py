@@ -323,3 +323,22 @@ def test_check_names_the_document_that_is_not_staged(repo: Repo) -> None:
     assert done.code == 1
     assert "git add -- 'bundle/a.md'" in done.out
     assert "kbindex update" not in done.out
+
+
+def test_update_settles_the_index_once_the_documents_are_resolved(forked: Repo) -> None:
+    file = forked.root / "bundle/other.md"
+    for branch in ("topic", "main"):
+        forked.git("checkout", "--quiet", branch)
+        file.write_text(f"# Other\n\nWritten on {branch}.\n")
+        commit(forked, branch)
+    forked.git("merge", "topic", check=False)
+    refused = run(forked, "update")
+    assert refused.code == 1
+    assert "bundle/other.md" in refused.err
+    file.write_text("# Other\n\nWritten on both.\n")
+    forked.git("add", "bundle")
+    done = run(forked, "update")
+    assert done.code == 0, done.err
+    assert "1 embedded" in done.out
+    forked.git("commit", "--quiet", "--no-edit")
+    assert_fresh(forked)

@@ -17,6 +17,7 @@ from kbindex.model import Problem
 from kbindex.progress import progress_on
 from kbindex.publish import stage_changes, write_changes
 from kbindex.repository import Repository, open_repository, repository_at, write_lock
+from kbindex.settle import settle_index
 from kbindex.snapshot import read_snapshot
 
 
@@ -73,9 +74,22 @@ def run_update(
             tree = git.write_worktree_tree(repository.config.bundle)
             repository = Repository(git, repository.config)
         else:
+            _settle_conflicts(git)
             tree = git.write_tree()
             repository = repository_at(git, tree)
         return _run(repository, tree, make_options(repository.config), stage)
+
+
+def _settle_conflicts(git: Git) -> None:
+    """Settle conflicts where only the index has any: the documents are resolved already."""
+    unmerged = git.unmerged(".")
+    head = git.head_tree()
+    if not unmerged or head is None:
+        return
+    repository = repository_at(git, head)
+    folder = f"{repository.config.index_dir}/"
+    if all(path.startswith(folder) for path in unmerged):
+        settle_index(repository, head)
 
 
 def _run(repository: Repository, tree: str, options: Options, stage: bool) -> Outcome:

@@ -1,0 +1,92 @@
+"""Settles conflicts below the index folder: HEAD's table whole, and the other side's rows added.
+
+Nothing is embedded, and the Markdown is left to the user. What the outlines say in the end follows
+from the Markdown, by an update or the hook of the commit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kbindex.cache import Cache
+from kbindex.committed import load_committed, outline_keys
+from kbindex.git import Git
+from kbindex.layout import RECIPE, TABLE, WAL
+from kbindex.model import Row, Snapshot
+from kbindex.publish import stage_blobs, stage_changes
+from kbindex.recipe import identity_id
+from kbindex.repository import Repository
+from kbindex.snapshot import commit_trees, read_recipe, read_snapshot, read_staged_snapshot
+from kbindex.store import RowStore, stack_vectors
+
+
+@dataclass
+class Settled:
+    """What was decided for the index files: blobs to stage, and what to tell."""
+
+    blobs: dict[str, str | None] = field(default_factory=dict)
+    outlines: list[str] = field(default_factory=list)
+    has_recipe_conflict: bool = False
+    n_rows: int = 0
+    """Rows of the other side that were added."""
+
+
+def settle_index(repository: Repository, head: str) -> Settled:
+    """Settle every conflict below the index folder; ``head`` is HEAD's tree. The lock is held."""
+    git = repository.git
+    with repository.cache() as cache:
+        ours = read_snapshot(git, head, repository.config)
+        settled = _settle(git, repository.config.index_dir, ours)
+        stage_blobs(git, settled.blobs)
+        trees = commit_trees(git, git.operation_commits())
+        settled.n_rows = _add_rows(repository, cache, ours, trees)
+    return settled
+
+
+def _settle(git: Git, index_dir: str, ours: Snapshot) -> Settled:
+    """Decide each index file: HEAD's table and recipe, our side of outlines, all WAL files."""
+    settled = Settled()
+    table = {f"{index_dir}/{TABLE}/{name}": oid for name, oid in ours.table.items()}
+    staged = {path for _, _, path in git.index_files(f"{index_dir}/{TABLE}")}
+    unmerged = git.unmerged(index_dir)
+    settled.blobs |= dict.fromkeys(staged - table.keys())
+    for path, sides in unmerged.items():
+        if path.startswith(f"{index_dir}/{TABLE}/"):
+            settled.blobs[path] = None
+        elif path.startswith(f"{index_dir}/{WAL}/"):
+            settled.blobs[path] = sides.get(2) or sides.get(3)
+        elif path == f"{index_dir}/{RECIPE}":
+            settled.blobs[path] = ours.recipe
+            settled.has_recipe_conflict = True
+        else:
+            settled.blobs[path] = sides.get(2) or sides.get(3)
+            settled.outlines.append(path)
+    settled.blobs |= table
+    return settled
+
+
+def _add_rows(repository: Repository, cache: Cache, ours: Snapshot, trees: list[str]) -> int:
+    """Stage a WAL file with the rows that either side's outlines need and the index lacks."""
+    git, config = repository.git, repository.config
+    recipe = read_recipe(git, ours, config)
+    if recipe is None:
+        return 0
+    identity = identity_id(recipe.embedder)
+    merged = read_staged_snapshot(git, config)
+    held, _ = load_committed(git, merged, cache, identity, config.index_dir)
+    others = [ours, *(read_snapshot(git, tree, config) for tree in trees)]
+    needed = outline_keys(git, [merged, *others])
+    for other in others:
+        load_committed(git, other, cache, identity, config.index_dir)
+    rows: dict[str, Row] = {}
+    for other in others:
+        store = RowStore(git, config, other, cache, identity)
+        rows |= {row.key: row for row in store.committed_rows(needed - held - rows.keys())}
+    if not rows:
+        return 0
+    from kbindex.wal import encode_wal
+
+    vectors = cache.vectors(rows)
+    name, content = encode_wal(list(rows.values()), stack_vectors(rows.values(), vectors))
+    stage_changes(git, {f"{config.index_dir}/{WAL}/{name}": content}, config.index_dir)
+    return len(rows)
