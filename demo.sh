@@ -16,7 +16,7 @@ cd "$scratch/clone"
 git config user.name "kbindex demo"
 git config user.email "demo@example.invalid"
 
-run kbindex query "why is a document's second half never invisible?" -k 3
+run kbindex query "what happens to text beyond the embedder's limit?" -k 3
 
 document=bundle/troubleshooting/queries.md
 say "add a section to $document"

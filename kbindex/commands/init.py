@@ -24,6 +24,12 @@ PRE_COMMIT_CONFIG = ".pre-commit-config.yaml"
 HOOK_TYPES = ("pre-commit", "pre-merge-commit", "post-commit", "pre-push")
 _SHIM_MARK = "# kbindex hook"
 _KEPT_SUFFIX = ".before-kbindex"
+_REQUIRE_PROGRAM = """\
+if ! command -v kbindex >/dev/null; then
+  echo "kbindex is not on PATH: activate its environment, or go without it by --no-verify" >&2
+  exit 1
+fi
+"""
 
 
 @dataclass(frozen=True)
@@ -193,7 +199,7 @@ def _with_entry(before: str | None, index_prefix: str) -> str:
 def shim(name: str) -> str:
     """Return the shell script that git runs as the hook ``name``."""
     head = f"#!/bin/sh\n{_SHIM_MARK}: {name}. A hook that was here before runs first.\n"
-    head += f'before="$0{_KEPT_SUFFIX}"\n'
+    head += f'before="$0{_KEPT_SUFFIX}"\n{_REQUIRE_PROGRAM}'
     if name == "pre-push":  # git tells what is pushed on stdin, and both want to read it
         return head + (
             "pushed=$(cat)\n"
