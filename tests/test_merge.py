@@ -383,6 +383,31 @@ def heading_and_passage(side: str) -> Callable[[Repo], None]:
     return change
 
 
+def heading_inserted_above_and_passage(side: str) -> Callable[[Repo], None]:
+    def change(repo: Repo) -> None:
+        paragraphs = read_long("bundle/flat.md")
+        if side == "ours":
+            paragraphs.insert(8, "## Suddenly a heading")
+        else:
+            paragraphs = edited(paragraphs, 20, random.Random(5))
+        write_document(repo, "bundle/flat.md", paragraphs)
+
+    return change
+
+
+def rename_with_title_and_passage(side: str) -> Callable[[Repo], None]:
+    def change(repo: Repo) -> None:
+        paragraphs = read_long("bundle/flat.md")
+        if side == "ours":
+            repo.git("mv", "bundle/flat.md", "bundle/renamed.md")
+            paragraphs[0] = paragraphs[0].replace("# Log", "# Diary")
+            write_document(repo, "bundle/renamed.md", paragraphs)
+        else:
+            write_document(repo, "bundle/flat.md", edited(paragraphs, 20, random.Random(6)))
+
+    return change
+
+
 def title_and_new_section(side: str) -> Callable[[Repo], None]:
     """Edit the title on one side and append a section on the other: git merges both files."""
 
@@ -405,6 +430,8 @@ TAIL = "# Old title\n\nIntro.\n\n## Part\n\nText.\n\n"
         (on_separate_lines, True),
         (title_and_passage, True),
         (heading_and_passage, True),
+        (heading_inserted_above_and_passage, True),
+        (rename_with_title_and_passage, True),
         (title_and_new_section, False),
     ],
 )
