@@ -3,7 +3,7 @@
 A region never crosses a heading. A section over the limit is cut at the best place that stays
 clear of both ends, and its halves again, until everything fits. "Best" is decided by kind of
 place first (between blocks, then list items, sentences, lines, words, graphemes) and by a hash
-of the text around the place second. Both depend on nothing but nearby text, so the cuts form a
+of the text after the place second. Both depend on nothing but nearby text, so the cuts form a
 Cartesian tree of the places (Vuillemin 1980): an edit can only change the cuts next to it, and
 those far away stay. That is what keeps a commit small and lets branches merge.
 

@@ -1,6 +1,6 @@
 """The places where a text can be cut, by kind, and which of them is best.
 
-"Best" is the least hash of the text around a place, so that it depends on nothing far away.
+"Best" is the least hash of the text after a place, so that it depends on nothing far away.
 """
 
 from __future__ import annotations
@@ -120,23 +120,24 @@ def _most_central(positions: NDArray[np.int64], low: int, high: int) -> int:
     return int(positions[np.abs(2 * positions - (low + high)).argmin()])
 
 
-_BEFORE, _AFTER = 16, 32
+_SEEN = 24
+"""Code points; fewer tie repeated beginnings, more are touched by more edits."""
 
 
 def hash_places(
     code_points: NDArray[np.uint32], positions: NDArray[np.int64]
 ) -> NDArray[np.uint64]:
-    """Hash the code points around each position: ``(n_positions,)``.
+    """Hash the code points after each position: ``(n_positions,)``.
 
-    Only 16 before and 32 after it count, so that an edit elsewhere leaves the hash alone.
+    Only the 24 that follow count, so that an edit elsewhere leaves the hash alone.
     """
     mixed = np.zeros(len(positions), dtype=np.uint64)
     if len(positions) == 0:
         return mixed
     last = len(code_points) - 1
-    for offset in range(-_BEFORE, _AFTER):
+    for offset in range(_SEEN):
         at = positions + offset
-        value = np.where((at < 0) | (at > last), 0, code_points[np.clip(at, 0, last)])
+        value = np.where(at > last, 0, code_points[np.minimum(at, last)])
         mixed = (mixed ^ value.astype(np.uint64)) * np.uint64(0x100000001B3)  # FNV-1a
     # FNV leaves neighbours alike in the high bits; the finaliser of splitmix64 spreads them.
     mixed ^= mixed >> np.uint64(30)
