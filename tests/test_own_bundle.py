@@ -73,7 +73,7 @@ def test_the_bundle_is_large_enough_to_show_something(own: Repo) -> None:
     "question",
     [
         "who carries a copy of the museum's data to the library basement?",
-        "which day of the month are the lighthouse museum's data copied, and onto what?",
+        "on which day of the month is the museum pilot's index saved, and onto what?",
     ],
 )
 def test_a_fact_at_the_end_of_a_long_document_is_found_by_meaning_alone(
