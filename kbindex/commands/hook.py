@@ -11,7 +11,6 @@ from kbindex.config import Config
 from kbindex.console import note
 from kbindex.errors import ExitCode, KbindexError, NoBundleError, RefusedError, UsageError
 from kbindex.git import Git, decode_path
-from kbindex.publish import restore_worktree
 from kbindex.repository import Repository, repository_at
 
 if TYPE_CHECKING:
@@ -82,6 +81,8 @@ def _post_commit(git: Git) -> ExitCode:
     repository = repository_at(git, tree)
     flag = repository.view_dir / _HEAL
     if flag.exists():
+        from kbindex.publish import restore_worktree
+
         flag.unlink()
         git.run("reset", "--quiet", "HEAD", "--", repository.config.index_dir)
         restore_worktree(git, repository.config.index_dir)
