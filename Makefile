@@ -18,6 +18,9 @@ lint: $(VENV)/developing
 
 check: $(VENV)/installed
 	$(BIN)/kbindex check --strict
+	$(BIN)/kbindex eval tests/questions.jsonl --gate 'ndcg@10>=0.66' --gate 'span-hit@5>=0.61' \
+		--gate 'lexical/recall@5>=0.95' --gate 'tail/recall@5>=0.9' --gate 'coverage>=1' \
+		--gate 'round_trip>=1'
 
 clean:
 	rm -rf $(VENV)

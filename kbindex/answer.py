@@ -14,8 +14,8 @@ from kbindex.model import Answer, Recipe
 from kbindex.repository import Repository
 from kbindex.search import Filters, Request, coverage, search
 from kbindex.stale import StaleDocuments
+from kbindex.terms import MOST_TERMS
 from kbindex.view import View
-from kbindex.words import MOST_TERMS
 
 LONGEST_MEANING = 2000
 """Characters of a query that are embedded; about what the model reads at once."""
@@ -59,7 +59,7 @@ def _answer(
         embedder, vector, degraded = _embed_query(repository, recipe, text, options.mode)
     has_dense = vector is not None
     mode = options.mode if options.mode != "auto" else "hybrid" if has_dense else "lexical"
-    weight = {"dense": 1.0, "lexical": 0.0}.get(mode, _weight(repository, embedder))
+    weight = {"dense": 1.0, "lexical": 0.0}.get(mode, weight_of(repository, embedder))
     request = Request(
         text,
         vector,
@@ -82,6 +82,7 @@ def _answer(
         n_lexical=found.n_lexical,
         n_dense=found.n_dense,
         coverage=coverage(view),
+        missing_phrases=found.missing_phrases,
         hits=found.hits,
     )
 
@@ -90,13 +91,7 @@ def _embed_query(
     repository: Repository, recipe: Recipe, text: str, mode: str
 ) -> tuple[Embedder | None, NDArray[np.float32] | None, str | None]:
     """Return embedder, vector and, where ``auto`` has to go without, the reason."""
-    embedder = load_embedder(repository.config.embedder)
-    if embedder.identity != recipe.embedder:
-        raise RecipeError(
-            f"the index was made by {recipe.embedder.name}, the configured embedder is "
-            f"{embedder.identity.name}: their vectors can't be compared",
-            "kbindex update   (or set 'embedder' back; --mode lexical works meanwhile)",
-        )
+    embedder = query_embedder(repository, recipe)
     try:
         return embedder, embedder.embed_query(text[:LONGEST_MEANING]), None
     except NoEmbedderError as error:
@@ -105,7 +100,20 @@ def _embed_query(
         return None, None, f"answered from words alone: {error.message}"
 
 
-def _weight(repository: Repository, embedder: Embedder | None) -> float:
+def query_embedder(repository: Repository, recipe: Recipe) -> Embedder:
+    """Return the configured embedder. Raises RecipeError if another one made the index."""
+    embedder = load_embedder(repository.config.embedder)
+    if embedder.identity != recipe.embedder:
+        raise RecipeError(
+            f"the index was made by {recipe.embedder.name}, the configured embedder is "
+            f"{embedder.identity.name}: their vectors can't be compared",
+            "kbindex update   (or set 'embedder' back; --mode lexical works meanwhile)",
+        )
+    return embedder
+
+
+def weight_of(repository: Repository, embedder: Embedder | None) -> float:
+    """Return the weight of the dense half: the configured one or the embedder's own."""
     configured = repository.config.dense_weight
     if configured >= 0 or embedder is None:
         return max(configured, 0.0)
@@ -124,6 +132,10 @@ def answer_notices(answer: Answer) -> list[str]:
             f"the query is long: its meaning is that of its first {LONGEST_MEANING} characters, "
             f"its words are the first {MOST_TERMS}"
         )
+    if answer.mode == "hybrid" and answer.hits and not answer.n_lexical:
+        notices.append("none of the query's words is found: the hits are from meaning alone")
+    for phrase in answer.missing_phrases:
+        notices.append(f"no hit holds the words '{phrase}' in this order: they count one by one")
     if answer.coverage.dense < answer.coverage.chunks:
         notices.append(
             f"the dense half covers {answer.coverage.dense} of {answer.coverage.chunks} chunks "

@@ -243,6 +243,29 @@ def context_command(
     _run(lambda: context(_Global.repo, text, budget, form))
 
 
+@app.command("eval")
+def eval_command(
+    file: Annotated[Path, typer.Argument(help="Questions, a JSON object a line.")],
+    modes: Annotated[
+        str, typer.Option(help="Of lexical, dense, hybrid, rrf and document, with commas.")
+    ] = "lexical,dense,hybrid",
+    k: Annotated[int, typer.Option("-k", min=1, help="Hits that are looked at.")] = 5,
+    gates: Annotated[
+        list[str] | None,
+        typer.Option("--gate", metavar="MEASURE>=X", help="Exit with 1 unless this holds."),
+    ] = None,
+    tune: Annotated[bool, typer.Option("--tune", help="Find the best dense weight.")] = False,
+    form: Annotated[Format, typer.Option("--format", help="text or json.")] = Format.TEXT,
+) -> None:
+    """Measure how well the answers to a question file are found."""
+    from kbindex.commands.eval import EvalOptions, evaluate
+
+    _require_format(form, Format.TEXT, Format.JSON)
+    names = tuple(dict.fromkeys(mode.strip() for mode in modes.split(",") if mode.strip()))
+    options = EvalOptions(names, k, tuple(gates or ()), tune)
+    _run(lambda: evaluate(_Global.repo, file, options, form))
+
+
 @app.command("diff")
 def diff_command(
     before: Annotated[
@@ -251,6 +274,10 @@ def diff_command(
     after: Annotated[
         str, typer.Argument(metavar="B", help="A revision, 'staged' or 'worktree'.")
     ] = "staged",
+    queries: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Show also whose answers to these questions move."),
+    ] = None,
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="Exit with 1 when they differ.")
     ] = False,
@@ -260,7 +287,7 @@ def diff_command(
     from kbindex.commands.diff import diff
 
     _require_format(form, Format.TEXT, Format.JSON, Format.MARKDOWN)
-    _run(lambda: diff(_Global.repo, before, after, form, exit_code=exit_code))
+    _run(lambda: diff(_Global.repo, before, after, form, exit_code=exit_code, queries=queries))
 
 
 @app.command("resolve")

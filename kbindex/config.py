@@ -37,6 +37,8 @@ class Config:
     """The largest size; 0 is one and a half times ``chunk_tokens``."""
     dense_weight: float = -1.0
     """Weight of the dense half, 0–1; negative is the embedder's own."""
+    language: str = "auto"
+    """Of the documents, for stems and stop words; ``auto`` tells it from each text."""
     checkpoint_every: int = 16
     """WAL files after which the hook checkpoints on the default branch; 0 is never."""
     default_branch: str = ""
@@ -161,5 +163,13 @@ def _verify(config: Config, source: str) -> None:
         raise UsageError(
             f"{source}: chunk_tokens is at least 32 and chunk_max_tokens at least chunk_tokens"
         )
+    if config.language not in ("auto", "none"):
+        from kbindex.language import known_languages, named_language
+
+        if named_language(config.language) is None:
+            raise UsageError(
+                f"{source}: language '{config.language}' is unknown",
+                f"use auto, none, or one of {', '.join(known_languages())}",
+            )
     if not -math.inf < config.dense_weight <= 1:  # NaN, too
         raise UsageError(f"{source}: dense_weight lies between 0 and 1")

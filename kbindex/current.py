@@ -103,5 +103,5 @@ def _state(snapshot: Snapshot, config: Config) -> str:
 
 
 def _config_id(config: Config) -> str:
-    seen = (config.bundle, config.index_dir, config.include, config.exclude)
+    seen = (config.bundle, config.index_dir, config.include, config.exclude, config.language)
     return hashlib.sha256(repr(seen).encode()).hexdigest()[:16]

@@ -3,11 +3,15 @@
 A convex combination of normalised scores (Bruch et al. 2023) instead of ranks: RRF throws the
 distances away and costs up to 20 points where one half is weak. BM25 is divided by what the query
 could reach at most rather than by its best hit, so that a query whose words are nowhere scores
-low on words (bundle/concepts/hybrid-search.md has the measurements).
+low on words; and a passage with few of the words less than in proportion, so that meaning decides
+where words explain little. Similarities are counted in standard deviations above their mean: what
+the best of as many unrelated passages would reach by chance (√(2 ln n)) is full, or the best if it
+stands out more. bundle/concepts/hybrid-search.md has the measurements.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +20,8 @@ from numpy.typing import NDArray
 
 DEPTH = 100
 """Candidates taken from each half."""
+_EMPHASIS = 1.25
+"""The exponent of a passage's share of the words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +33,9 @@ class Candidate:
     score: float
     similarity: float | None
     lexical: float | None
-    """BM25 as a share of what the query could reach."""
+    """How much of the query its words explain, 0–1."""
     dense: float | None
-    """The similarity, beside words rescaled over the candidates, 0–1."""
+    """The similarity; beside words how far it stands out, 0–1."""
     matched_by: tuple[str, ...]
 
 
@@ -53,19 +59,19 @@ def fuse(
     lexical: dict[int, float],
     weight: float,
 ) -> list[Candidate]:
-    """Return the union of both halves' candidates, best first; ties by place.
+    """Return the union of both halves' candidates, best first; ties by similarity, then place.
 
     ``dense`` and the keys of ``lexical`` are places in ``chunks``; ``similarities`` has a NaN
     where a chunk has no vector and is ``None`` where there is no dense half. ``weight`` is that
     of the dense half, 0–1.
     """
     # Cosines of one model crowd into a narrow band; beside words they need its whole width.
-    low, high = _range(similarities, dense) if weight < 1.0 else (0.0, 1.0)
+    low, high = _range(similarities) if weight < 1.0 else (0.0, 1.0)
     is_dense = set(dense)
     found = []
     for place in sorted({*dense, *lexical}):
         similarity = _known(similarities, place)
-        share = lexical.get(place)
+        share = lexical[place] ** _EMPHASIS if place in lexical else None
         scaled = (
             None if similarity is None else min(max((similarity - low) / (high - low), 0.0), 1.0)
         )
@@ -76,7 +82,9 @@ def fuse(
                 int(chunks[place]), int(documents[place]), score, similarity, share, scaled, matched
             )
         )
-    return sorted(found, key=lambda candidate: -candidate.score)  # stable: ties stay by place
+    return sorted(  # stable: what is still equal stays by place
+        found, key=lambda c: (-c.score, math.inf if c.similarity is None else -c.similarity)
+    )
 
 
 def collapse(candidates: Sequence[Candidate], per_document: int, n_hits: int) -> list[Candidate]:
@@ -92,11 +100,17 @@ def collapse(candidates: Sequence[Candidate], per_document: int, n_hits: int) ->
     return kept
 
 
-def _range(similarities: NDArray[np.float32] | None, dense: Sequence[int]) -> tuple[float, float]:
-    if similarities is None or not len(dense):
+def _range(similarities: NDArray[np.float32] | None) -> tuple[float, float]:
+    """Return the similarities that count as nothing and as full."""
+    if similarities is None:
         return 0.0, 1.0
-    low, high = float(similarities[dense[-1]]), float(similarities[dense[0]])
-    return (low, high) if high > low else (high - 1.0, high)
+    known = similarities[~np.isnan(similarities)]
+    if not len(known):
+        return 0.0, 1.0
+    mean, best = float(known.mean()), float(known.max())
+    by_chance = float(known.std()) * math.sqrt(2 * math.log(len(known)))
+    reach = max(best - mean, by_chance)
+    return (mean, mean + reach) if reach > 1e-6 else (best - 1.0, best)
 
 
 def _known(similarities: NDArray[np.float32] | None, place: int) -> float | None:

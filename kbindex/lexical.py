@@ -4,50 +4,84 @@ from __future__ import annotations
 
 import math
 import sqlite3
+from collections import Counter
 from collections.abc import Collection
 
 from kbindex.fuse import DEPTH
-from kbindex.words import query_terms
+from kbindex.terms import Term, Terms
+from kbindex.words import phrase_pattern
 
-_WEIGHTS = (2.0, 2.0, 1.0, 1.0)
-"""Of title, heading, text and pairs in BM25."""
+_WEIGHTS = (2.0, 2.0, 1.0, 1.0, 0.1)
+"""Of title, heading, text, beside and accented in BM25; the first two may be 1 to 3."""
 _K1 = 1.2
 """FTS5's constant."""
 
 
 def search_words(
-    db: sqlite3.Connection, query: str, documents: Collection[int] | None
+    db: sqlite3.Connection,
+    terms: Terms,
+    n_chunks: int,
+    documents: Collection[int] | None,
+    chunks: Collection[int] | None,
 ) -> dict[int, float]:
     """Return up to 200 chunk ids with BM25 divided by what the query's words could reach.
 
-    ``documents`` restricts the search before ranking. Any string is a valid query.
+    ``documents`` and ``chunks`` restrict the search before ranking.
     """
-    words = query_terms(query)
-    n_chunks = db.execute("SELECT count(*) FROM chunk").fetchone()[0]
-    if not words or not n_chunks:
-        return {}
-    counts = {word: _n_chunks_with(db, word) for word in words}
-    known = [word for word in words if counts[word]]
+    counts = {
+        term: [_n_chunks_with(db, string) for string in term.alternatives] for term in terms.terms
+    }
+    known = [term for term in terms.terms if any(counts[term])]
     # A word of most chunks says nothing and makes SQLite score nearly all of them.
-    telling = [word for word in known if counts[word] <= n_chunks / 2] or known
+    telling = [term for term in known if max(counts[term]) <= n_chunks / 2] or known
     if not telling:
         return {}
-    possible = (_K1 + 1) * sum(_idf(n_chunks, counts[word]) for word in words)
-    match = " OR ".join(telling)
+    possible = (_K1 + 1) * sum(_idf(n_chunks, max(counts[term])) for term in terms.terms)
+    strings = [
+        string
+        for term in telling
+        for string, n in zip(term.alternatives, counts[term], strict=True)
+        if n
+    ]
+    strings += [term.accented for term in telling if term.accented]
     found = db.execute(
         # Only numbers of ours are put into the text.
-        "SELECT words.rowid, -bm25(words, ?, ?, ?, ?) AS score FROM words "
+        "SELECT words.rowid, -bm25(words, ?, ?, ?, ?, ?) AS score FROM words "
         + ("JOIN chunk ON chunk.id = words.rowid " if documents is not None else "")
         + "WHERE words MATCH ? "
         + (f"AND chunk.document IN ({_numbers(documents)}) " if documents is not None else "")
+        + (f"AND words.rowid IN ({_numbers(chunks)}) " if chunks is not None else "")
         + "ORDER BY score DESC LIMIT ?",
-        (*_WEIGHTS, match, 2 * DEPTH),
+        (*_WEIGHTS, " OR ".join(strings), 2 * DEPTH),
     )
-    return {chunk: max(score, 0.0) / possible for chunk, score in found}
+    return {chunk: min(max(score, 0.0) / possible, 1.0) for chunk, score in found}
 
 
-def _n_chunks_with(db: sqlite3.Connection, term: str) -> int:
-    found = db.execute("SELECT count(*) FROM words WHERE words MATCH ?", (term,))
+def chunks_with_phrases(db: sqlite3.Connection, terms: Terms) -> tuple[set[int], list[str]]:
+    """Return the chunks with most of the phrases, and the phrases that not all of these have."""
+    found = {phrase: _chunks_with_phrase(db, phrase, net) for phrase, net in terms.phrases}
+    counts = Counter(chunk for chunks in found.values() for chunk in chunks)
+    most = max(counts.values(), default=0)
+    held = {chunk for chunk, n in counts.items() if n == most}
+    return held, [phrase for phrase, chunks in found.items() if not held or not held <= chunks]
+
+
+def _chunks_with_phrase(db: sqlite3.Connection, phrase: str, net: Term) -> set[int]:
+    pattern = phrase_pattern(phrase)
+    caught = db.execute(
+        "SELECT c.id, d.title, c.heading, c.text FROM words w JOIN chunk c ON c.id = w.rowid"
+        " JOIN document d ON d.id = c.document WHERE words MATCH ?",
+        (" OR ".join(net.alternatives),),
+    )
+    return {
+        chunk
+        for chunk, *texts in caught
+        if any(pattern.search(text.lower()) for text in texts if text)
+    }
+
+
+def _n_chunks_with(db: sqlite3.Connection, string: str) -> int:
+    found = db.execute("SELECT count(*) FROM words WHERE words MATCH ?", (string,))
     return int(found.fetchone()[0])
 
 
@@ -57,5 +91,5 @@ def _idf(n_chunks: int, n_with: int) -> float:
     return max(math.log((n_chunks - n_with + 0.5) / (n_with + 0.5)), 1e-6)
 
 
-def _numbers(documents: Collection[int]) -> str:
-    return ",".join(map(str, sorted(documents)))
+def _numbers(ids: Collection[int]) -> str:
+    return ",".join(map(str, sorted(ids)))

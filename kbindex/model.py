@@ -38,6 +38,7 @@ class Frontmatter:
     tags: tuple[str, ...] = ()
     type: str | None = None
     status: str | None = None
+    language: str | None = None
     problems: tuple[tuple[int, str], ...] = ()
     """(line, message) pairs."""
 
@@ -240,4 +241,6 @@ class Answer:
     n_lexical: int
     n_dense: int
     coverage: Coverage
+    missing_phrases: tuple[str, ...] = ()
+    """Quoted phrases that not every hit holds."""
     hits: tuple[Hit, ...] = field(default=())

@@ -36,7 +36,9 @@ _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U000100
 _BLANK_LINES = re.compile(rf"(?:[ \t]*{_EOL})*")
 # Splits lines as CommonMark does: not at form feeds, U+2028 and the like, as str.splitlines would.
 _LINE = re.compile(rf"[^\r\n]*{_EOL}|[^\r\n]+\Z")
-_KEY_LINE = re.compile(r"^(title|description|tags|type|status):[ \t]*(\S[^\r\n]*)", re.MULTILINE)
+_KEY_LINE = re.compile(
+    r"^(title|description|tags|type|status|language|lang):[ \t]*(\S[^\r\n]*)", re.MULTILINE
+)
 
 _KINDS = {
     "heading_open": "heading",
@@ -271,6 +273,7 @@ def _read_mapping(node: yaml.MappingNode, end: int) -> Frontmatter:
         tags=_tags(values.get("tags")),
         type=_scalar(values.get("type")),
         status=_scalar(values.get("status")),
+        language=_scalar(values.get("language")) or _scalar(values.get("lang")),
         problems=tuple(problems[:_MOST_PROBLEMS]),
     )
 
@@ -304,5 +307,6 @@ def _salvage_frontmatter(source: str, end: int, error: Exception) -> Frontmatter
         tags=_split_tags(found.get("tags", "")),
         type=found.get("type"),
         status=found.get("status"),
+        language=found.get("language") or found.get("lang"),
         problems=((mark.line + 2 if mark else 1, f"the frontmatter is not valid YAML: {reason}"),),
     )

@@ -10,8 +10,10 @@ from pathlib import PurePosixPath
 from kbindex.chunk import Limits, chunk
 from kbindex.committed import load_committed
 from kbindex.compose import compose
+from kbindex.config import Config
 from kbindex.git import Git, decode_path, encode_path
-from kbindex.model import Entry, Recipe, Snapshot
+from kbindex.language import AUTO, NONE, detect_language, named_language
+from kbindex.model import Entry, Frontmatter, Recipe, Snapshot
 from kbindex.okf import document_type, parse, parse_frontmatter
 from kbindex.outline import make_entries
 from kbindex.plan import compare
@@ -20,6 +22,10 @@ from kbindex.repository import Repository
 from kbindex.snapshot import read_recipe
 from kbindex.tokens import count_tokens, token_starts
 from kbindex.view import IndexedDocument, View
+from kbindex.words import read_words
+
+_ENOUGH = 20_000
+"""Characters of a document that tell its language."""
 
 
 def refresh_view(repository: Repository, snapshot: Snapshot, view: View, state: str) -> None:
@@ -27,7 +33,7 @@ def refresh_view(repository: Repository, snapshot: Snapshot, view: View, state: 
     git, config = repository.git, repository.config
     recipe = read_recipe(git, snapshot, config)
     assert recipe is not None
-    made_by, identity = recipe_id(recipe), identity_id(recipe.embedder)
+    made_by, identity = f"{recipe_id(recipe)} {config.language}", identity_id(recipe.embedder)
     held = view.documents()
     unchanged = {
         path
@@ -41,7 +47,7 @@ def refresh_view(repository: Repository, snapshot: Snapshot, view: View, state: 
         if damage:
             raise damage[0]
         part = replace(snapshot, documents=changed)
-        documents = list(_documents(git, part, recipe))
+        documents = list(_documents(git, config, part, recipe))
         read = {decode_path(document.path) for document in documents}
         keys = {entry.key for document in documents for entry in document.entries} - {"-"}
         vectors = cache.vectors(keys | view.keys_without_vector())
@@ -53,7 +59,9 @@ def refresh_view(repository: Repository, snapshot: Snapshot, view: View, state: 
     view.replace(made_by, identity, about, gone, documents, vectors, recipe.embedder.dimension)
 
 
-def _documents(git: Git, snapshot: Snapshot, recipe: Recipe) -> Iterator[IndexedDocument]:
+def _documents(
+    git: Git, config: Config, snapshot: Snapshot, recipe: Recipe
+) -> Iterator[IndexedDocument]:
     for state in compare(snapshot, recipe.embedder, git.read_blobs):
         if state.text is None:
             continue  # not text: check and status name it
@@ -78,9 +86,20 @@ def _documents(git: Git, snapshot: Snapshot, recipe: Recipe) -> Iterator[Indexed
             frontmatter=frontmatter,
             title=frontmatter.title or _first_h1(entries) or _file_name(state.path),
             type=document_type(state.path, frontmatter.type),
+            language=_language(config, frontmatter, state.text),
             entries=entries,
             chunks=chunks,
         )
+
+
+def _language(config: Config, frontmatter: Frontmatter, text: str) -> str | None:
+    if config.language == NONE:
+        return None
+    if frontmatter.language:
+        return named_language(frontmatter.language)
+    if config.language != AUTO:
+        return named_language(config.language)
+    return detect_language(read_words(text[:_ENOUGH]).inline)
 
 
 def _file_name(path: str) -> str:

@@ -14,8 +14,9 @@ from kbindex.config import Config
 from kbindex.errors import KbindexError, UsageError
 from kbindex.fuse import DEPTH, Candidate, collapse, fuse, top_similar
 from kbindex.git import decode_path, encode_path
-from kbindex.lexical import search_words
+from kbindex.lexical import chunks_with_phrases, search_words
 from kbindex.model import Coverage, Hit
+from kbindex.terms import query_terms
 from kbindex.view import View
 
 
@@ -45,11 +46,12 @@ class Request:
 
 @dataclass(frozen=True)
 class Found:
-    """Hits and how many candidates each half gave."""
+    """Hits, how many candidates each half gave, and the quoted phrases that are nowhere."""
 
     hits: tuple[Hit, ...]
     n_lexical: int
     n_dense: int
+    missing_phrases: tuple[str, ...] = ()
 
 
 def search(view: View, config: Config, request: Request, filters: Filters) -> Found:
@@ -59,6 +61,10 @@ def search(view: View, config: Config, request: Request, filters: Filters) -> Fo
     is_allowed = (
         np.isin(documents, sorted(allowed)) if allowed is not None else np.ones(len(chunks), bool)
     )
+    terms = query_terms(request.query, view.languages())
+    with_phrases, missing = chunks_with_phrases(view.db, terms)
+    if with_phrases:
+        is_allowed &= np.isin(chunks, sorted(with_phrases))
     similarities = dense = None
     if request.vector is not None:
         similarities = _similarities(view, slots, request.vector)
@@ -66,10 +72,14 @@ def search(view: View, config: Config, request: Request, filters: Filters) -> Fo
         if request.min_similarity is not None:
             is_allowed_vector &= similarities >= request.min_similarity
         dense = top_similar(similarities, is_allowed_vector)
-    words = search_words(view.db, request.query, allowed) if request.with_words else {}
-    place_of = {int(chunk): place for place, chunk in enumerate(chunks)} if words else {}
+    words = (
+        search_words(view.db, terms, len(chunks), allowed, with_phrases or None)
+        if request.with_words
+        else {}
+    )
+    place_of = _places(chunks)
     shares = sorted(
-        ((place_of[c], share) for c, share in words.items()), key=lambda s: (-s[1], s[0])
+        ((int(place_of[c]), share) for c, share in words.items()), key=lambda s: (-s[1], s[0])
     )
     lexical = dict(shares[:DEPTH])
     if request.min_similarity is not None and similarities is not None:
@@ -84,15 +94,14 @@ def search(view: View, config: Config, request: Request, filters: Filters) -> Fo
     )
     best = collapse(candidates, request.per_document, request.n_hits)
     hits = _hits(view.db, config, best, request)
-    return Found(tuple(hits), len(lexical), 0 if dense is None else len(dense))
+    return Found(tuple(hits), len(lexical), 0 if dense is None else len(dense), tuple(missing))
 
 
 def coverage(view: View) -> Coverage:
     """Return how many documents and chunks each half of the search can see."""
     chunks, _, slots = view.chunk_arrays()
     n_documents = view.db.execute("SELECT count(*) FROM document").fetchone()[0]
-    n_lexical = view.db.execute("SELECT count(*) FROM words").fetchone()[0]
-    return Coverage(n_documents, len(chunks), n_lexical, int((slots >= 0).sum()))
+    return Coverage(n_documents, len(chunks), view.n_with_words(), int((slots >= 0).sum()))
 
 
 def nearest_documents(
@@ -116,6 +125,13 @@ def nearest_documents(
     similarities = vectors @ vectors[place[0]]
     order = [int(i) for i in np.argsort(-similarities, kind="stable") if i != place[0]]
     return [(int(numbers[i]), float(similarities[i])) for i in order[:n_documents]]
+
+
+def _places(chunks: NDArray[np.int32]) -> NDArray[np.intp]:
+    """Return the place in ``chunks`` of each id; what stands at other ids means nothing."""
+    places = np.zeros(int(chunks.max(initial=0)) + 1, np.intp)
+    places[chunks] = np.arange(len(chunks))
+    return places
 
 
 def _similarities(
@@ -163,9 +179,8 @@ def _hits(
     for rank, candidate in enumerate(best, start=1):
         row = db.execute(
             "SELECT d.path, d.blob, d.title, d.type, d.status, c.char_start, c.char_end,"
-            " c.first_line, c.last_line, c.heading, c.anchor, coalesce(c.source, w.text)"
-            " FROM chunk c JOIN document d"
-            " ON d.id = c.document JOIN words w ON w.rowid = c.id WHERE c.id = ?",
+            " c.first_line, c.last_line, c.heading, c.anchor, c.text"
+            " FROM chunk c JOIN document d ON d.id = c.document WHERE c.id = ?",
             (candidate.chunk,),
         ).fetchone()
         if row is None:

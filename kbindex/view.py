@@ -20,26 +20,27 @@ from numpy.typing import NDArray
 
 from kbindex.anchors import Anchors
 from kbindex.model import Chunk, Entry, Frontmatter
-from kbindex.words import character_pairs
+from kbindex.terms import stored_terms
 
-_SCHEMA_VERSION = 1
+_SCHEMA_VERSION = 2
 _SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value);
 CREATE TABLE document (
     id INTEGER PRIMARY KEY, path BLOB UNIQUE, blob TEXT, outline TEXT, recipe TEXT, stale TEXT,
-    title TEXT, type TEXT, status TEXT, tags TEXT, headings TEXT, problems TEXT
+    title TEXT, type TEXT, status TEXT, tags TEXT, language TEXT, headings TEXT, problems TEXT
 );
 CREATE TABLE chunk (
     id INTEGER PRIMARY KEY, document INTEGER, ordinal INTEGER, char_start INTEGER, char_end INTEGER,
     first_line INTEGER, last_line INTEGER, tokens INTEGER, heading TEXT, anchor TEXT,
-    key BLOB, slot INTEGER, source TEXT
+    key BLOB, slot INTEGER, text TEXT
 );
 CREATE INDEX chunk_document ON chunk (document);
 CREATE TABLE slot (key BLOB PRIMARY KEY, slot INTEGER) WITHOUT ROWID;
 CREATE VIRTUAL TABLE words USING fts5 (
-    title, heading, text, pairs, tokenize = "unicode61 remove_diacritics 2"
+    title, heading, text, beside, accented, tokenize = "ascii tokenchars '+#'"
 )
 """
+"""``words`` holds terms (``terms.py``), a space between them: all that its tokenizer must see."""
 _NO_SLOT = -1
 _SPARE_SLOTS = 2048
 """Dead vectors that may lie in the matrix beyond as many as there are live ones."""
@@ -58,6 +59,7 @@ class IndexedDocument:
     frontmatter: Frontmatter
     title: str | None
     type: str | None
+    language: str | None
     entries: Sequence[Entry]
     chunks: Sequence[Chunk]
 
@@ -121,6 +123,24 @@ class View:
         except (OSError, ValueError) as error:
             raise DamagedView(str(error)) from None
 
+    def passages(self, path: bytes, *, with_vector: bool = False) -> list[tuple[int, int]]:
+        """Return the spans of a document's chunks in order, each once."""
+        found = self.db.execute(
+            "SELECT DISTINCT char_start, char_end FROM chunk"
+            " WHERE document = (SELECT id FROM document WHERE path = ?) AND slot >= ?"
+            " ORDER BY ordinal",
+            (path, 0 if with_vector else _NO_SLOT),
+        )
+        return [(start, end) for start, end in found]
+
+    def languages(self) -> frozenset[str]:
+        """Return the languages that documents are known to be in."""
+        return frozenset(json.loads(self.meta("languages") or "[]"))
+
+    def n_with_words(self) -> int:
+        """Return how many chunks the lexical half can find."""
+        return int(self.meta("with_words") or 0)
+
     def keys_without_vector(self) -> set[str]:
         """Return the keys of the chunks that only their words can find."""
         found = self.db.execute("SELECT DISTINCT key FROM chunk WHERE slot = ?", (_NO_SLOT,))
@@ -150,6 +170,7 @@ class View:
                 self._add(document, recipe)
             self._assign_slots(vectors, dimension)
             self._pack_arrays()
+            self._count()
             for name, value in {**about, "embedder": embedder}.items():
                 self._set_meta(name, value)
             self.db.execute("COMMIT")
@@ -174,7 +195,7 @@ class View:
         headings = list(_headings(document))
         matter = document.frontmatter
         number = self.db.execute(
-            "INSERT INTO document VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO document VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 document.path,
                 document.blob,
@@ -185,20 +206,29 @@ class View:
                 document.type,
                 matter.status,
                 json.dumps(matter.tags),
+                document.language,
                 json.dumps(headings),
                 "; ".join(f"line {line}: {message}" for line, message in matter.problems),
             ),
         ).lastrowid
-        for ordinal, (row, words, source) in enumerate(_chunk_rows(document, headings)):
+        title = stored_terms(document.title or "", document.language)
+        for ordinal, (row, heading, shown, text) in enumerate(_chunk_rows(document, headings)):
             if row is None:
                 continue
             chunk = self.db.execute(
                 "INSERT INTO chunk VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (number, ordinal, *row, _NO_SLOT, source),
+                (number, ordinal, *row, _NO_SLOT, text),
             ).lastrowid
+            parts = [title, *(stored_terms(words, document.language) for words in (heading, shown))]
             self.db.execute(
-                "INSERT INTO words (rowid, title, heading, text, pairs) VALUES (?, ?, ?, ?, ?)",
-                (chunk, document.title or "", *words, character_pairs(" ".join(words))),
+                "INSERT INTO words (rowid, title, heading, text, beside, accented)"
+                " VALUES (?, ?, ?, ?, ?, ?)",
+                (
+                    chunk,
+                    *(part.stems for part in parts),
+                    " ".join(part.beside for part in parts),
+                    " ".join(part.accented for part in parts),
+                ),
             )
 
     def _assign_slots(self, vectors: Mapping[str, NDArray[np.float16]], dimension: int) -> None:
@@ -260,6 +290,14 @@ class View:
         ):
             self._set_meta(name, column.tobytes())
 
+    def _count(self) -> None:
+        found = self.db.execute(
+            "SELECT DISTINCT language FROM document WHERE language IS NOT NULL ORDER BY language"
+        )
+        self._set_meta("languages", json.dumps([language for (language,) in found]))
+        n_with_words = self.db.execute("SELECT count(*) FROM words").fetchone()[0]
+        self._set_meta("with_words", str(n_with_words))
+
     def _set_meta(self, name: str, value: str | bytes) -> None:
         self.db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
 
@@ -291,8 +329,8 @@ def _headings(document: IndexedDocument) -> Iterator[tuple[int, str, str, int]]:
 
 def _chunk_rows(
     document: IndexedDocument, headings: Sequence[tuple[int, str, str, int]]
-) -> Iterator[tuple[tuple[object, ...] | None, tuple[str, str], str | None]]:
-    """Yield the columns of each region's chunk, its words, and its text if that is another.
+) -> Iterator[tuple[tuple[object, ...] | None, str, str, str]]:
+    """Yield the columns of each region's chunk, its headings, the text to search, and the text.
 
     ``None`` stands for a region that is not embedded.
     """
@@ -308,7 +346,7 @@ def _chunk_rows(
         # A heading without words, or without an anchor, addresses no section.
         path = made.heading_path if anchor and made.heading_path[-1] else ()
         if made.shown is None:
-            yield None, ("", ""), None
+            yield None, "", "", ""
             continue
         is_metadata = region.char_end <= document.frontmatter.end
         start, end = (
@@ -325,15 +363,24 @@ def _chunk_rows(
             anchor if path else None,
             bytes.fromhex(entry.key),
         )
-        # Of a frontmatter the words are its values, the text is YAML.
-        words = (made.shown, text[start:end]) if is_metadata else (text[start:end], None)
-        yield row, (" ".join(made.heading_path), words[0]), words[1]
+        # Of a frontmatter the values are searched, the text is YAML.
+        searched = made.shown if is_metadata else text[start:end]
+        yield row, " ".join(made.heading_path), searched, text[start:end]
 
 
 def discard_view(folder: Path) -> None:
     """Delete the files of the view in ``folder``."""
     for file in [*folder.glob("view-*.sqlite*"), *folder.glob("matrix-*.f32")]:
         file.unlink(missing_ok=True)
+
+
+def _remove_other_versions(file: Path) -> None:
+    """Delete the views that other versions of kbindex left beside ``file``."""
+    if not file.exists():
+        return  # in memory
+    for other in [*file.parent.glob("view-*.sqlite*"), *file.parent.glob("matrix-*.f32")]:
+        if f"-{_SCHEMA_VERSION}." not in other.name:
+            other.unlink(missing_ok=True)
 
 
 def _open(file: Path) -> tuple[sqlite3.Connection, bool]:
@@ -362,6 +409,7 @@ def _prepared(file: str) -> sqlite3.Connection:
         if db.execute("PRAGMA user_version").fetchone()[0] != _SCHEMA_VERSION:
             for statement in _SCHEMA.split(";"):
                 db.execute(statement)
+            _remove_other_versions(Path(file))
             db.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
         db.execute("COMMIT")
     db.execute("PRAGMA synchronous = OFF")

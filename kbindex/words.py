@@ -1,37 +1,151 @@
-"""Text → words: what the lexical half indexes beside the text, and what it asks for.
+"""Text → words, as the lexical half counts them. Pure.
 
-SQLite's unicode61 tokenizer finds words between spaces and folds case and accents. Scripts without
-spaces get the pairs of neighbouring characters as words of their own.
+A word is a run of letters and digits, in lower case, its accents kept. What is written in one piece
+but read in parts gets both: ``parse_config``, ``--no-stage``, ``1.0.21`` and ``a/b.md`` are their
+parts in order, which a phrase finds again, and the first two also ``parseconfig`` and ``nostage``;
+``parseConfig`` is one word and also its parts. Scripts that put no space between words (and Korean,
+which joins particles) are the pairs of neighbouring characters.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
+from dataclasses import dataclass
 
-_WORD = re.compile(r"\w+")
-MOST_TERMS = 64
-_UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-    "\uff66-\uff9f\U00020000-\U0003ffff]+"
+_MARKS = (
+    "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed"
+    "\u0711\u0730-\u074a\u0900-\u0963\u0966-\u0dff"
 )
-"""Runs of scripts that put no space between words: Thai, Lao, Burmese, Khmer, Japanese, Chinese."""
+"""What Python's ``\\w`` leaves out of words: combining marks, and the vowels of Indic scripts."""
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3"
+    "\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+)
+"""Thai, Lao, Burmese, Khmer, Japanese, Chinese, Korean."""
+_PIECE = rf"(?:(?![_{_UNSPACED}])[\w{_MARKS}])+(?:\+\+|\#(?!\w))?"
+_WORD = re.compile(_PIECE)
+_COMPOUND = re.compile(rf"{_PIECE}(?:[-_./:@\\]+{_PIECE})*")
+_RUN = re.compile(f"[{_UNSPACED}]+")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_VERSION = re.compile(r"(?<![^\W\d_])[vV](?=\d)")
+_PHRASE = re.compile('"([^"]+)"|“([^”]+)”|«([^»]+)»|„([^“”]+)[“”]|「([^」]+)」')
+_LONGEST_JOINED = 64
+"""Characters of ``parse-config`` beyond which it is no name that anyone types in one word."""
 
 
-def character_pairs(text: str) -> str:
-    """Return the pairs of neighbouring characters in text without spaces, as words to index."""
-    runs = _UNSPACED.findall(text)
-    return " ".join(pair for run in runs for pair in _pairs(run))
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The words of a text: ``inline`` in their order, ``beside`` what else finds them."""
+
+    inline: tuple[str, ...]
+    beside: tuple[str, ...] = ()
+    pairs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QueryWords:
+    """What a query asks for, each in the order of its first place."""
+
+    words: tuple[str, ...]
+    compounds: tuple[tuple[str, ...], ...] = ()
+    """Runs of words that belong together in this order: ``1.0.21`` is 1, 0, 21."""
+    pairs: tuple[str, ...] = ()
+    """Pairs of characters; a single character, where it stands alone."""
+    phrases: tuple[str, ...] = ()
+    """What was put in quotation marks, as it was written."""
+
+
+def read_words(text: str) -> Words:
+    """Return the words to index for ``text``."""
+    text = unicodedata.normalize("NFC", text)
+    inline: list[str] = []
+    beside: list[str] = []
+    for found in _COMPOUND.finditer(text):
+        pieces = _pieces(found[0])
+        for piece in pieces:
+            inline.append(piece.lower())
+            beside += _humps(piece)
+        beside += _joined(found[0], pieces)
+    pairs = [pair for run in _RUN.findall(text) for pair in _pairs(run)]
+    return Words(tuple(inline), tuple(beside), tuple(pairs))
+
+
+def read_query(query: str) -> QueryWords:
+    """Return what ``query`` asks for; any string is a query, and may ask for nothing."""
+    query = unicodedata.normalize("NFC", query)
+    words: dict[str, None] = {}
+    compounds: dict[tuple[str, ...], None] = {}
+    for found in _COMPOUND.finditer(query):
+        pieces = _pieces(found[0])
+        parts = tuple(piece.lower() for piece in pieces)
+        if len(parts) == 1:
+            words |= dict.fromkeys([parts[0], *_humps(pieces[0])])
+            continue
+        is_version = parts[0] == "v" and parts[1].isdigit()
+        compounds[parts[1:] if is_version and len(parts) > 2 else parts] = None
+        words |= dict.fromkeys(_joined(found[0], pieces))
+        words |= dict.fromkeys(part for part in parts if _says_something(part))
+    pairs = dict.fromkeys(
+        pair for run in _RUN.findall(query) for pair in ([run] if len(run) == 1 else _pairs(run))
+    )
+    phrases = ("".join(groups).strip() for groups in _PHRASE.findall(query))
+    return QueryWords(
+        tuple(words),
+        tuple(compounds),
+        tuple(pairs),
+        tuple(dict.fromkeys(phrase for phrase in phrases if has_words(phrase))),
+    )
+
+
+def has_words(text: str) -> bool:
+    """Whether there is anything in ``text`` that can be looked for."""
+    return bool(_WORD.search(text) or _RUN.search(text))
+
+
+def phrase_pattern(phrase: str) -> re.Pattern[str]:
+    """Return what finds the words of ``phrase`` in this order, whatever stands between them."""
+    pieces = re.findall(rf"{_PIECE}|[{_UNSPACED}]+", unicodedata.normalize("NFC", phrase).lower())
+    gap = rf"[^\w{_MARKS}]*_*[^\w{_MARKS}]*"
+    letter = rf"[^\W_{_UNSPACED}]"  # a phrase doesn't begin or end within a word
+    before = "" if _RUN.match(pieces[0]) else f"(?<!{letter})"
+    after = "" if _RUN.match(pieces[-1]) else f"(?!{letter})"
+    return re.compile(f"{before}{gap.join(map(re.escape, pieces))}{after}")
+
+
+def fold(word: str) -> str:
+    """Return ``word`` without case, accents and other marks that people leave out."""
+    if word.isascii():
+        return word.lower()
+    decomposed = unicodedata.normalize("NFKD", word.casefold())
+    # Signs that make another letter (nukta, dakuten, virama: classes 7 to 9) are no accents.
+    return unicodedata.normalize(
+        "NFC", "".join(c for c in decomposed if unicodedata.combining(c) in (0, 7, 8, 9))
+    )
+
+
+def _pieces(compound: str) -> list[str]:
+    found = []
+    for piece in _WORD.findall(compound):
+        is_version = _VERSION.match(piece)
+        found += [piece[:1], piece[1:]] if is_version else [piece]
+    return found
+
+
+def _humps(piece: str) -> list[str]:
+    parts = _HUMP.split(piece)
+    return [part.lower() for part in parts if len(part) > 1] if len(parts) > 1 else []
+
+
+def _joined(compound: str, pieces: list[str]) -> list[str]:
+    joined = "".join(pieces).lower()
+    is_name = len(pieces) > 1 and not set(compound) & set("./:@\\") and not joined.isdigit()
+    return [joined] if is_name and len(joined) <= _LONGEST_JOINED else []
+
+
+def _says_something(part: str) -> bool:
+    return len(part) > 2 if part.isdigit() else len(part) > 1
 
 
 def _pairs(run: str) -> list[str]:
     return [run[at : at + 2] for at in range(max(len(run) - 1, 1))]
-
-
-def query_terms(query: str) -> list[str]:
-    """Return the query's words as FTS5 terms, each once."""
-    query = query.lower()
-    words = [f'"{word}"' for word in _WORD.findall(_UNSPACED.sub(" ", query))]
-    for run in _UNSPACED.findall(query):
-        # A pair is a word of its own in the index; a single character begins some.
-        words += [f'"{run}" *'] if len(run) == 1 else [f'"{pair}"' for pair in _pairs(run)]
-    return list(dict.fromkeys(words))[:MOST_TERMS]

@@ -36,6 +36,8 @@ OWNERS = {
     "regex": {"places", "okf"},
     "pathspec": {"config", "search"},
     "filelock": {"repository"},
+    "Stemmer": {"language"},
+    "ir_measures": {"evaluate"},
     "typer": {"cli"},
     "subprocess": {"git", "commands/init", "stash"},  # 'pre-commit install', and ps
 }
@@ -54,6 +56,10 @@ CORE = {
     "fuse",
     "anchors",
     "words",
+    "language",
+    "stopwords",
+    "terms",
+    "evaluate",
     "budget",
     "difference",
     "formats",

@@ -79,9 +79,9 @@ def test_a_partial_sort_gives_what_a_full_one_would(values: list[int], depth: in
     ("weight", "expected"), [(0.0, [2, 1, 0]), (1.0, [0, 1, 2]), (0.9, [0, 1, 2]), (0.1, [2, 1, 0])]
 )
 def test_the_weight_decides_between_the_halves(weight: float, expected: list[int]) -> None:
-    similarities = similarities_of(0.9, 0.5, 0.1, NAN, NAN, NAN)
+    similarities = similarities_of(0.9, 0.5, 0.1, -0.5, -0.6, -0.7)
     found = fused(similarities, {0: 0.1, 1: 0.5, 2: 0.9}, weight)
-    assert order(found) == expected
+    assert order(found)[:3] == expected
 
 
 def test_ties_are_broken_by_chunk_id() -> None:
@@ -103,7 +103,7 @@ def test_the_ranking_is_total_and_every_score_lies_between_0_and_1(
     assert sorted(order(found)) == sorted(
         {place for place, value in enumerate(values) if value is not None} | set(lexical)
     )
-    keys = [(-candidate.score, candidate.chunk) for candidate in found]
+    keys = [(-c.score, math.inf if c.similarity is None else -c.similarity, c.chunk) for c in found]
     assert keys == sorted(keys)
     assert all(0.0 <= candidate.score <= 1.0 + 1e-9 for candidate in found)
     assert found == fused(similarities, dict(reversed(lexical.items())), weight)
@@ -136,6 +136,30 @@ def test_without_words_the_order_is_that_of_the_similarities(
                 assert scores[100 + one] >= scores[100 + other]
 
 
+def test_a_similarity_counts_by_how_far_it_stands_out() -> None:
+    rest = [0.80 + 0.001 * (n % 5) for n in range(98)]
+    weak, strong = (
+        {c.chunk: c for c in fused(similarities_of(best, *rest, 0.8), {}, n=100)}[100]
+        for best in (0.805, 0.95)
+    )
+    assert strong.dense == 1.0, "nothing else comes near"
+    assert weak.dense is not None
+    assert 0.3 < weak.dense < 0.9, "the best of many that are all alike is not full"
+
+
+def test_few_of_the_words_count_less_than_in_proportion() -> None:
+    found = {c.chunk - 100: c.score for c in fused(None, {0: 1.0, 1: 0.5, 2: 0.1}, weight=0.0)}
+    assert found[0] == 1.0
+    assert found[1] < 0.5
+    assert found[2] / 0.1 < found[1] / 0.5
+
+
+def test_equal_scores_are_in_the_order_of_their_similarities() -> None:
+    """What lies below the mean adds nothing, but nearer is still better."""
+    found = fused(similarities_of(0.9, 0.1, 0.2, 0.15, 0.12, 0.3), {}, weight=0.4)
+    assert order(found) == [0, 5, 2, 3, 4, 1]
+
+
 def test_an_unknown_similarity_is_none_and_a_real_zero_is_kept() -> None:
     similarities = similarities_of(NAN, 0.0, 0.5, NAN, NAN, NAN)
     found = {c.chunk - 100: c for c in fused(similarities, {0: 0.4, 1: 0.4})}
@@ -161,7 +185,7 @@ def test_matched_by_names_the_halves_that_found_it() -> None:
 def test_without_a_dense_half_only_words_count() -> None:
     found = fused(None, {3: 0.9, 1: 0.2}, weight=0.0)
     assert order(found) == [3, 1]
-    assert [c.score for c in found] == [0.9, 0.2]
+    assert [c.score for c in found] == pytest.approx([0.9**1.25, 0.2**1.25])
     assert all(c.similarity is None and c.dense is None for c in found)
 
 

@@ -93,7 +93,12 @@ def test_the_wheel_says_what_the_project_says(wheel: zipfile.ZipFile) -> None:
 
 
 def test_every_outside_import_is_a_declared_dependency() -> None:
-    names = {"markdown_it": "markdown-it-py", "yaml": "pyyaml"}
+    names = {
+        "markdown_it": "markdown-it-py",
+        "yaml": "pyyaml",
+        "Stemmer": "pystemmer",
+        "ir_measures": "ir-measures",
+    }
     declared = {
         re.split(r"[^\w.-]", requirement)[0].lower() for requirement in PROJECT["dependencies"]
     }

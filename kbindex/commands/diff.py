@@ -13,6 +13,7 @@ from kbindex.formats import Format, printable
 from kbindex.git import Git
 from kbindex.model import SEPARATOR, Entry, Recipe, Snapshot
 from kbindex.outline import OutlineMismatch, parse_outline
+from kbindex.questions import Question, read_questions
 from kbindex.recipe import compare_recipes
 from kbindex.render import to_json
 from kbindex.repository import Repository, repository_at
@@ -25,9 +26,19 @@ _MOST_LINES = 200
 
 
 def diff(
-    directory: Path | None, before: str, after: str, form: Format, *, exit_code: bool
+    directory: Path | None,
+    before: str,
+    after: str,
+    form: Format,
+    *,
+    exit_code: bool,
+    queries: Path | None = None,
 ) -> ExitCode:
-    """Print the changes from ``before`` to ``after``: revisions, ``staged`` or ``worktree``."""
+    """Print the changes from ``before`` to ``after``: revisions, ``staged`` or ``worktree``.
+
+    With ``queries``, a question file, also whose answers move.
+    """
+    questions = read_questions(queries) if queries else ()
     git = Git(directory)
     trees = [_tree(git, before), _tree(git, after)]
     repositories = [repository_at(git, tree) for tree in trees]
@@ -46,6 +57,13 @@ def diff(
         "reused": sum(change.n_reused for change in changes),
         "bytes_added": _bytes_added(repositories, trees),
     }
+    if questions:
+        is_same = trees[0] == trees[1]
+        facts["answers"] = (
+            {"questions": len(questions), "moved": []}
+            if is_same
+            else (_moved_answers(repositories, snapshots, questions))
+        )
     put(_render(facts, changes, form))
     return ExitCode.NEGATIVE if exit_code and (changes or facts["recipe"]) else ExitCode.OK
 
@@ -70,6 +88,18 @@ def _outlines(repository: Repository, snapshot: Snapshot) -> dict[str, Sequence[
             note(f"{path}: {error.reason}")
             found[path] = ()
     return found
+
+
+def _moved_answers(
+    repositories: list[Repository], snapshots: list[Snapshot], questions: Sequence[Question]
+) -> dict[str, Any]:
+    from kbindex.moves import Tree, find_moves, move_json  # brings what a plain diff can spare
+
+    before, after = (Tree(r, s) for r, s in zip(repositories, snapshots, strict=True))
+    moves, reason = find_moves(before, after, questions)
+    if reason:
+        note(f"answers are compared from words alone: {reason}")
+    return {"questions": len(questions), "moved": [move_json(move) for move in moves]}
 
 
 def _recipe_changes(repositories: list[Repository], snapshots: list[Snapshot]) -> list[str]:
@@ -124,6 +154,8 @@ def _render(facts: dict[str, Any], changes: list[DocumentChange], form: Format) 
     lines = [f"recipe: {change}" for change in facts["recipe"]]
     for change in changes:
         lines += _document_lines(change, is_markdown)
+    if "answers" in facts:
+        lines += _answer_lines(facts["answers"], is_markdown)
     total = (
         f"{len(changes)} documents differ; {facts['embedded']} chunks embedded, "
         f"{facts['reused']} reused; {facts['bytes_added']} bytes added to the index"
@@ -146,4 +178,22 @@ def _document_lines(change: DocumentChange, is_markdown: bool) -> list[str]:
         before = f", was {printable(section.was[-1])}" if section.was else ""
         bullet = "  - " if is_markdown else "  "
         lines.append(f"{bullet}{section.kind} {heading}{before}: {section.n_embedded} embedded")
+    return lines
+
+
+def _answer_lines(answers: dict[str, Any], is_markdown: bool) -> list[str]:
+    bullet, below = ("- ", "  - ") if is_markdown else ("", "  ")
+    lines = [
+        f"{bullet}answers move for {len(answers['moved'])} of {answers['questions']} questions"
+    ]
+    for move in answers["moved"]:
+        old, new = move["answer_rank"]["before"], move["answer_rank"]["after"]
+        rank = "" if old == new else f" (answer at {new or 'none'}, was {old or 'none'})"
+        lines.append(f"{below}{printable(move['id'])} {printable(move['query'])}{rank}")
+        for name in ("before", "after"):
+            named = (
+                f"{hit['id']}#{hit['section']}" if "section" in hit else hit["id"]
+                for hit in move[name]
+            )
+            lines.append(f"  {below}{name}: {printable(', '.join(named)) or 'nothing'}")
     return lines

@@ -38,7 +38,7 @@ class BuiltinEmbedder:
         document_prefix="passage: ",
     )
     max_tokens = 512
-    dense_weight = 0.4
+    dense_weight = 0.3
 
     @cached_property
     def _model(self) -> Any:

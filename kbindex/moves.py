@@ -1,0 +1,131 @@
+"""Two trees and a question file → whose answers move. Each tree gets a view in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbindex.answer import query_embedder, weight_of
+from kbindex.embed import Embedder
+from kbindex.errors import NoEmbedderError, RecipeError
+from kbindex.model import Hit, Snapshot
+from kbindex.questions import Question
+from kbindex.refresh import refresh_view
+from kbindex.repository import Repository, write_lock
+from kbindex.search import Filters, Request, search
+from kbindex.snapshot import read_recipe
+from kbindex.view import View
+
+_K = 5
+
+
+@dataclass(frozen=True)
+class Move:
+    """A question whose first five hits are others, or in another order."""
+
+    question: Question
+    before: tuple[Hit, ...]
+    after: tuple[Hit, ...]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """One side of a comparison."""
+
+    repository: Repository
+    snapshot: Snapshot
+
+
+def find_moves(before: Tree, after: Tree, questions: Sequence[Question]) -> tuple[list[Move], str]:
+    """Return the questions whose answers differ, and why only words were compared, if so."""
+    embedders, reason = _embedders(before, after)
+    one, other = embedders
+    vectors = _vectors(one, questions)
+    is_same = one and other and one.identity == other.identity
+    old = _answers(before, questions, one, vectors)
+    new = _answers(after, questions, other, vectors if is_same else _vectors(other, questions))
+    moves = [
+        Move(question, old[question.id], new[question.id])
+        for question in questions
+        if list(map(_place, old[question.id])) != list(map(_place, new[question.id]))
+    ]
+    return moves, reason
+
+
+def move_json(move: Move) -> dict[str, Any]:
+    """Return a move in the schema of ``diff --queries --format json``."""
+    return {
+        "id": move.question.id,
+        "query": move.question.query,
+        "before": [_hit_json(hit) for hit in move.before],
+        "after": [_hit_json(hit) for hit in move.after],
+        "answer_rank": {
+            "before": answer_rank(move.question, move.before),
+            "after": answer_rank(move.question, move.after),
+        },
+    }
+
+
+def answer_rank(question: Question, hits: Sequence[Hit]) -> int | None:
+    """Return the rank of the first hit in a document that answers, ``None`` if there is none."""
+    names = {wanted.id.removesuffix(".md") for wanted in question.relevant}
+    ranks = (hit.rank for hit in hits if {hit.id, hit.path.removesuffix(".md")} & names)
+    return next(ranks, None)
+
+
+def _hit_json(hit: Hit) -> dict[str, Any]:
+    found = {"id": hit.id, "section": hit.anchor}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _place(hit: Hit) -> tuple[str, str | None]:
+    return hit.path, hit.anchor
+
+
+def _embedders(before: Tree, after: Tree) -> tuple[list[Embedder | None], str]:
+    """Return the embedder of each side, or none for both: what is compared must be alike."""
+    found: list[Embedder | None] = []
+    for tree in (before, after):
+        recipe = read_recipe(tree.repository.git, tree.snapshot, tree.repository.config)
+        try:
+            found.append(query_embedder(tree.repository, recipe) if recipe else None)
+        except (RecipeError, NoEmbedderError) as error:
+            return [None, None], error.message
+    return found, ""
+
+
+def _answers(
+    tree: Tree,
+    questions: Sequence[Question],
+    embedder: Embedder | None,
+    vectors: Mapping[str, NDArray[np.float32]],
+) -> dict[str, tuple[Hit, ...]]:
+    if not tree.snapshot.has_index:
+        return {question.id: () for question in questions}
+    view = View(tree.repository.view_dir, in_memory=True)
+    with write_lock(tree.repository.git):
+        refresh_view(tree.repository, tree.snapshot, view, "")
+    found = {}
+    for question in questions:
+        request = Request(
+            question.query,
+            vectors.get(question.id),
+            weight_of(tree.repository, embedder),
+            with_words=True,
+            n_hits=_K,
+        )
+        found[question.id] = search(view, tree.repository.config, request, Filters()).hits
+    view.close()
+    return found
+
+
+def _vectors(
+    embedder: Embedder | None, questions: Sequence[Question]
+) -> dict[str, NDArray[np.float32]]:
+    if embedder is None:
+        return {}
+    return {question.id: embedder.embed_query(question.query) for question in questions}
