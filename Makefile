@@ -17,7 +17,7 @@ lint: $(VENV)/developing
 	$(BIN)/mypy
 
 check: $(VENV)/installed
-	$(BIN)/kbindex check --strict
+	$(BIN)/kbindex check --strict --audit 8
 
 clean:
 	rm -rf $(VENV)

@@ -19,8 +19,8 @@ from kbindex.committed import holds_foreign_table, load_committed
 from kbindex.config import Config
 from kbindex.draft import DoesNotFit, Draft, draft_document
 from kbindex.embed import Embedder
-from kbindex.embedding import Progress, Text, embed_texts
-from kbindex.errors import DamagedIndexError, OlderFormatError, RefusedError
+from kbindex.embedding import Progress, Text, count_calls, embed_texts
+from kbindex.errors import DamagedIndexError, OlderFormatError, RefusedError, UsageError
 from kbindex.git import Git
 from kbindex.layout import CONSTANT_FILES, RECIPE, TABLE, document_of_outline, outline_path
 from kbindex.model import Chunk, DocumentState, Entry, Problem, Row, Snapshot
@@ -76,6 +76,8 @@ class Options:
     mid_operation: bool = False
     """A merge, pick or rebase is under way: staged WAL files may be another side's."""
     dry_run: bool = False
+    re_embed: str = ""
+    """A document or folder whose chunks are embedded whether their vectors are known or not."""
 
 
 class Build:
@@ -100,6 +102,7 @@ class Build:
         self._committed: set[str] = set()
         self._vectors: dict[str, NDArray[np.float16]] = {}
         """Of the keys that are not committed."""
+        self._distrusted: set[str] = set()
 
     def run(self) -> tuple[Changes, Report]:
         """Return what to change. Raises RefusedError, DamagedIndexError and what git raises."""
@@ -108,6 +111,7 @@ class Build:
         starts_table = self._load_committed(rows_stand)
         fresh, stale = self._compare(outlines_stand)
         drafts = self._draft(stale)
+        starts_table |= self._distrust(fresh, drafts)
         missing = self._missing(fresh, drafts)
         self._embed(drafts, missing)
         drafts = [draft for draft in drafts if self._is_complete(draft)]
@@ -224,14 +228,32 @@ class Build:
 
     # Embedding
 
+    def _distrust(self, fresh: Sequence[DocumentState], drafts: Sequence[Draft]) -> bool:
+        """Forget the rows that are to be embedded again; return whether there are any."""
+        below = self._options.re_embed
+        if not below:
+            return False
+        documents: list[DocumentState | Draft] = [*fresh, *drafts]
+        chosen = [document for document in documents if is_below(document.path, below)]
+        if not chosen:
+            raise UsageError(
+                f"--re-embed '{below}': no document of the bundle stands there",
+                "name a document or a folder by its path from the repository's root",
+            )
+        self._distrusted = {key for document in chosen for key in document.keys}
+        held = bool(self._committed & self._distrusted)
+        self._committed -= self._distrusted
+        return held
+
     def _missing(self, fresh: Sequence[DocumentState], drafts: Sequence[Draft]) -> list[str]:
         """Return the keys to embed, in document order; take from the cache what is there."""
         wanted = dict.fromkeys(key for state in fresh for key in state.keys)
         wanted |= dict.fromkeys(key for draft in drafts for key in draft.keys)
         unknown = [key for key in wanted if key not in self._committed]
-        self._vectors = self._cache.vectors(unknown)
-        if len(self._vectors) < len(unknown) and self._load_elsewhere():
-            self._vectors = self._cache.vectors(unknown)
+        trusted = [key for key in unknown if key not in self._distrusted]
+        self._vectors = self._cache.vectors(trusted)
+        if len(self._vectors) < len(trusted) and self._load_elsewhere():
+            self._vectors = self._cache.vectors(trusted)
         missing = [key for key in unknown if key not in self._vectors]
         limit = self._options.max_embedded
         if limit is not None and len(missing) > limit:
@@ -254,11 +276,12 @@ class Build:
         return bool(trees)
 
     def _embed(self, drafts: Sequence[Draft], missing: Sequence[str]) -> None:
+        self._report.n_calls = count_calls(len(missing))
         if self._options.dry_run or not missing:
             return
         texts = self._texts(drafts, set(missing))
         ordered = {key: texts[key] for key in missing}
-        result = embed_texts(self._embedder, ordered, self._cache, self._progress)
+        result = embed_texts(self._embedder, ordered, self._cache.replace_vectors, self._progress)
         self._vectors |= result.vectors
         self._report.n_calls = result.n_calls
         for path, reason in result.failures.items():
@@ -383,6 +406,12 @@ class Build:
     def _document_of(self, outline: str) -> str:
         below = document_of_outline(self._config.index_dir, outline)
         return below if self._config.bundle == "." else f"{self._config.bundle}/{below}"
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Whether ``path`` is ``folder`` or stands below it; '.' is the repository."""
+    folder = folder.rstrip("/").removeprefix("./")
+    return folder in ("", ".", path) or path.startswith(f"{folder}/")
 
 
 def _blob_id(content: bytes, like: str) -> str:

@@ -29,6 +29,16 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
+class Audit:
+    """What came of embedding a sample of an index again."""
+
+    n_chunks: int
+    least_cosine: float | None
+    """Of a stored vector and what was computed, ``None`` where nothing was compared."""
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Frontmatter:
     """What the YAML block of a document says; ``end`` is where the body begins (0: no block)."""
 

@@ -25,7 +25,9 @@ from kbindex.snapshot import read_recipe
 from kbindex.tokens import count_tokens, token_starts
 
 UPDATE = "kbindex update --stage"
-DAMAGE = frozenset({"damaged-file", "bad-vector", "recipe-mismatch", "conflict-markers"})
+DAMAGE = frozenset(
+    {"damaged-file", "bad-vector", "audit-mismatch", "recipe-mismatch", "conflict-markers"}
+)
 """Rules that mean "unreadable or incompatible" (exit 3) rather than "stale" (exit 1)."""
 
 

@@ -19,6 +19,7 @@ from kbindex.publish import stage_changes, write_changes
 from kbindex.repository import Repository, open_repository, repository_at, write_lock
 from kbindex.settle import settle_index
 from kbindex.snapshot import read_snapshot
+from kbindex.view import discard_view
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class UpdateOptions:
     worktree: bool = False
     stage: bool = True
     dry_run: bool = False
+    re_embed: str = ""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ def update(directory: Path | None, options: UpdateOptions) -> ExitCode:
         _mention_unstaged_configuration(git)
     outcome = run_update(
         git,
-        lambda _: Options(dry_run=options.dry_run),
+        lambda _: Options(dry_run=options.dry_run, re_embed=options.re_embed),
         worktree=options.worktree,
         stage=options.stage,
     )
@@ -100,6 +102,8 @@ def _run(repository: Repository, tree: str, options: Options, stage: bool) -> Ou
     embedder = load_embedder(config.embedder)
     with repository.cache() as cache, progress_on(sys.stderr) as progress:
         changes, report = Build(git, config, snapshot, embedder, cache, options, progress).run()
+        if options.re_embed and not options.dry_run:
+            discard_view(repository.view_dir)  # which knows vectors by their keys
         if options.dry_run or not changes:
             return Outcome([], report)
         if not stage:
