@@ -11,6 +11,7 @@ from kbindex.current import uncovered_documents, use_view, view_recipe
 from kbindex.embed import HASH, Embedder, load_embedder
 from kbindex.errors import NoEmbedderError, RecipeError, UsageError
 from kbindex.model import Answer, Recipe
+from kbindex.recipe import refuse_other_composition
 from kbindex.repository import Repository
 from kbindex.search import Filters, Request, coverage, search
 from kbindex.stale import StaleDocuments
@@ -90,6 +91,7 @@ def _embed_query(
     repository: Repository, recipe: Recipe, text: str, mode: str
 ) -> tuple[Embedder | None, NDArray[np.float32] | None, str | None]:
     """Return embedder, vector and, where ``auto`` has to go without, the reason."""
+    refuse_other_composition(recipe)
     embedder = load_embedder(repository.config.embedder)
     if embedder.identity != recipe.embedder:
         raise RecipeError(

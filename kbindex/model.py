@@ -138,6 +138,8 @@ class Recipe:
     format: int = 1
     chunker: int = 1
     composition: int = 1
+    needs: str = "0.1.0"
+    """The first version of kbindex that can make it."""
     dtype: str = "float16"
 
 

@@ -128,12 +128,18 @@ def render_report(report: Report, dry_run: bool = False) -> str:
     lines.append(
         f"documents: {len(report.added)} added, {len(report.changed)} changed, "
         f"{len(report.renamed)} renamed, {len(report.deleted)} deleted"
+        + (f"; {len(report.rebuilt)} unchanged ones indexed anew" if report.rebuilt else "")
     )
     verb = "to embed" if dry_run else "embedded"
     lines.append(
         f"chunks: {report.n_chunks} in all, {report.n_kept} kept, {report.n_reused} reused, "
         f"{report.n_embedded} {verb} in {report.n_calls} calls"
     )
+    if report.recipe_changes and report.n_embedded:
+        lines.append(
+            f"of these, {report.n_embedded - report.n_edited} because of the recipe, "
+            f"{report.n_edited} because their documents changed"
+        )
     if report.n_recontexted:
         lines.append(
             f"of these, {report.n_recontexted} because a title, a heading or a table header above "
