@@ -179,7 +179,9 @@ class Snapshot:
 
     @property
     def has_index(self) -> bool:
-        return self.recipe is not None
+        """Whether anything of an index is there; without a recipe it is damaged."""
+        parts = (self.recipe, self.outlines, self.orphans, self.wal, self.table)
+        return any(parts)
 
 
 @dataclass(frozen=True, slots=True)

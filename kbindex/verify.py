@@ -92,7 +92,7 @@ def _recipe(git: Git, config: Config, snapshot: Snapshot, problems: list[Problem
     try:
         stored = read_recipe(git, snapshot, config)
     except DamagedIndexError as error:
-        rule = "conflict-markers" if "conflict" in error.message else "damaged-file"
+        rule = "conflict-markers" if "conflict markers" in error.message else "damaged-file"
         message = error.message.removeprefix(f"{path}: ")
         problems.append(Problem(rule, path, message, remedy=error.remedy))
         return None
