@@ -170,7 +170,7 @@ def compare_recipes(before: Recipe, after: Recipe) -> list[RecipeChange]:
     if "embedder" in differing:
         differing = [part for part in differing if part not in _OF_THE_MODEL]
     return [
-        RecipeChange(part, *_in_words(fields_before[part], fields_after[part]))
+        RecipeChange(part, *_in_words(part, fields_before[part], fields_after[part]))
         for part in differing
     ]
 
@@ -184,15 +184,21 @@ _OF_THE_MODEL = ("embedder digest", "embedder query_prefix", "embedder document_
 _LONGEST = 24
 
 
-def _in_words(before: object, after: object) -> tuple[str, str]:
-    """Return two values for readers: prefixes with their spaces, digests as long as they differ."""
+def _in_words(part: str, before: object, after: object) -> tuple[str, str]:
+    """Return two values for readers: prefixes with their spaces, of digests the beginning."""
     if not isinstance(before, str) or not isinstance(after, str):
         return str(before), str(after)
+    if part == "embedder digest":
+        return _as_far_as_they_differ(before, after)
+    quote = any(value != value.strip() or not value for value in (before, after))
+    return (f'"{before}"', f'"{after}"') if quote else (before, after)
+
+
+def _as_far_as_they_differ(before: str, after: str) -> tuple[str, str]:
     same = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), 0)
     until = max(same + 1, _LONGEST)
     before, after = (v if len(v) <= until else f"{v[:until]}…" for v in (before, after))
-    quote = any(value != value.strip() or not value for value in (before, after))
-    return (f'"{before}"', f'"{after}"') if quote else (before, after)
+    return before, after
 
 
 def _flatten(recipe: Recipe) -> dict[str, object]:

@@ -6,6 +6,7 @@ stays.
 
 from __future__ import annotations
 
+import random
 import re
 import shutil
 from collections.abc import Callable, Sequence
@@ -29,6 +30,17 @@ LONG = "# Log\n\n" + "\n\n".join(
     " ".join(f"the keeper of day {n} wrote {w} lamps and rope down." for w in range(12))
     for n in range(30)
 )
+
+
+def one_paragraph() -> str:
+    dice = random.Random(7)
+    words = "lamp keeper evening wind tide oil glass brass rope ship harbour stair clock signal"
+    sentences = (
+        " ".join(dice.choice(words.split()) for _ in range(9)).capitalize()
+        + f" {dice.randrange(999)}."
+        for _ in range(200)
+    )
+    return f"# More\n\n{' '.join(sentences)}\n"
 
 
 def run(repo: Repo, *arguments: str) -> Done:
@@ -304,16 +316,32 @@ def test_a_document_chunked_with_another_limit_is_named_and_mended(
 
 
 @pytest.mark.parametrize("ours", ["limited", "topic"])
-def test_a_document_with_finer_chunks_than_the_limit_needs_is_mended_where_strict_names_it(
-    base: Repo, ours: str
+def test_a_document_cut_at_other_places_is_named_where_strict_looks_and_mended(
+    base: Repo, shown: list[str], ours: str
 ) -> None:
-    """Finer chunks are no fault unless the boundaries of the new limit are not among them."""
-    branch(base, "limited", lambda repo: limit(repo, 300))
-    branch(base, "topic", lambda repo: repo.write("bundle/more.md", LONG.replace("Log", "More")))
+    """The longest chunk may be as long as before, but cuts may stand nearer to its ends."""
+    setting = 'embedder = "hash"\nchunk_tokens = 64\nchunk_max_tokens = 384\n'
+    branch(base, "limited", lambda repo: repo.write("kbindex.toml", setting))
+    branch(base, "topic", lambda repo: repo.write("bundle/more.md", one_paragraph()))
     assert merge(base, ours, "topic" if ours == "limited" else "limited") == set()
     assert rules(base) == {}
-    assert set(rules(base, "--strict").items()) <= {("bundle/more.md", "not-canonical")}
-    assert run(base, "update").code == 0
+    assert rules(base, "--strict") == {"bundle/more.md": "not-canonical"}
+    assert run(base, "hook", "pre-commit").code == 0  # it does not look
+    shown.clear()
+    assert n_embedded(run(base, "update")) == len(shown) > 0
+    assert all("lamp" in text for text in shown)
+    assert_mended(base)
+
+
+def test_a_document_that_is_cut_finer_than_a_raised_limit_asks_for_is_no_fault(
+    base: Repo, shown: list[str]
+) -> None:
+    branch(base, "limited", lambda repo: limit(repo, 300))
+    branch(base, "topic", lambda repo: repo.write("bundle/more.md", LONG.replace("Log", "More")))
+    assert merge(base, "limited", "topic") == set()
+    assert rules(base) == rules(base, "--strict") == {}
+    shown.clear()
+    assert n_embedded(run(base, "update")) == len(shown) == 0
     assert_mended(base)
 
 

@@ -236,9 +236,10 @@ def said(before: Recipe, after: Recipe) -> list[str]:
 
 
 def test_another_embedder_is_said_by_its_name_and_dimension_not_by_what_follows_from_it() -> None:
-    other = replace(RECIPE, embedder=EmbedderIdentity("hash", "features", "crc32", 256))
+    name = "a-model-of-a-long-name-in-4-bit"
+    other = replace(RECIPE, embedder=EmbedderIdentity("hash", name, "crc32", 256))
     assert said(RECIPE, other) == [
-        "embedder: ollama/nomic → hash/features",
+        f"embedder: ollama/nomic → hash/{name}",
         "embedder dimension: 768 → 256",
     ]
 
