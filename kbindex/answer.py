@@ -11,6 +11,7 @@ from kbindex.current import uncovered_documents, use_view, view_recipe
 from kbindex.embed import HASH, Embedder, load_embedder
 from kbindex.errors import NoEmbedderError, RecipeError, UsageError
 from kbindex.model import Answer, Recipe
+from kbindex.recipe import refuse_other_composition
 from kbindex.repository import Repository
 from kbindex.search import Filters, Request, coverage, search
 from kbindex.stale import StaleDocuments
@@ -101,7 +102,8 @@ def _embed_query(
 
 
 def query_embedder(repository: Repository, recipe: Recipe) -> Embedder:
-    """Return the configured embedder. Raises RecipeError if another one made the index."""
+    """Return the configured embedder. Raises RecipeError if the index isn't made by it."""
+    refuse_other_composition(recipe)
     embedder = load_embedder(repository.config.embedder)
     if embedder.identity != recipe.embedder:
         raise RecipeError(

@@ -14,28 +14,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbindex.cache import Cache, unpack_keys
+from kbindex.canonical import find_deviation
 from kbindex.chunk import Limits
 from kbindex.committed import holds_foreign_table, load_committed
 from kbindex.config import Config
 from kbindex.draft import DoesNotFit, Draft, draft_document
 from kbindex.embed import Embedder
-from kbindex.embedding import Progress, Text, embed_texts
-from kbindex.errors import DamagedIndexError, OlderFormatError, RefusedError
+from kbindex.embedding import Progress, Text, count_calls, embed_texts
+from kbindex.errors import DamagedIndexError, OlderFormatError, RefusedError, UsageError
 from kbindex.git import Git
 from kbindex.layout import CONSTANT_FILES, RECIPE, TABLE, document_of_outline, outline_path
-from kbindex.model import Chunk, DocumentState, Entry, Problem, Row, Snapshot
+from kbindex.model import Chunk, DocumentState, Entry, Problem, Recipe, Row, Snapshot
 from kbindex.outline import count_recontexted, render_outline
 from kbindex.plan import compare
 from kbindex.recipe import (
+    FORMAT,
     RecipeChange,
     compare_recipes,
     identity_id,
+    name_changes,
     recipe_id,
+    refuse_newer,
     render_recipe,
     wanted_recipe,
 )
 from kbindex.snapshot import commit_trees, read_recipe, read_snapshot
 from kbindex.store import Changes, Checkpoint, RowStore, anchor_rows
+
+_CANONICAL = ":canonical"
+"""Marks pairs of document and outline whose boundaries were proven, too."""
 
 
 @dataclass
@@ -44,12 +51,16 @@ class Report:
 
     added: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
+    rebuilt: list[str] = field(default_factory=list)
+    """Documents that have another outline though they did not change."""
     renamed: list[tuple[str, str]] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
     n_chunks: int = 0
     n_kept: int = 0
     """Chunks of documents whose outline stands."""
     n_embedded: int = 0
+    n_edited: int = 0
+    """Embedded chunks of documents that changed, whatever the recipe."""
     n_calls: int = 0
     n_recontexted: int = 0
     """Chunks whose text stayed, but not the title, a heading or a table header above it."""
@@ -76,6 +87,8 @@ class Options:
     mid_operation: bool = False
     """A merge, pick or rebase is under way: staged WAL files may be another side's."""
     dry_run: bool = False
+    re_embed: str = ""
+    """A document or folder whose chunks are embedded whether their vectors are known or not."""
 
 
 class Build:
@@ -96,10 +109,14 @@ class Build:
         self._options, self._progress = options, progress
         self._recipe = wanted_recipe(config, embedder.identity)
         self._identity = identity_id(embedder.identity)
+        self._limits = Limits(config.max_tokens, config.chunk_tokens)
+        self._stored: Recipe | None = None
+        self._edited: set[str] = set()
         self._report = Report(problems=list(snapshot.skipped))
         self._committed: set[str] = set()
         self._vectors: dict[str, NDArray[np.float16]] = {}
         """Of the keys that are not committed."""
+        self._distrusted: set[str] = set()
 
     def run(self) -> tuple[Changes, Report]:
         """Return what to change. Raises RefusedError, DamagedIndexError and what git raises."""
@@ -107,7 +124,9 @@ class Build:
         outlines_stand, rows_stand = self._settle_recipe()
         starts_table = self._load_committed(rows_stand)
         fresh, stale = self._compare(outlines_stand)
+        self._edited = self._edited_documents(stale, outlines_stand)
         drafts = self._draft(stale)
+        starts_table |= self._distrust(fresh, drafts)
         missing = self._missing(fresh, drafts)
         self._embed(drafts, missing)
         drafts = [draft for draft in drafts if self._is_complete(draft)]
@@ -115,7 +134,8 @@ class Build:
         if outlines_stand:
             self._report.n_recontexted = self._count_recontexted(drafts)
         # A recipe advances with every document covered by it, or the old index stays whole.
-        is_incomplete = bool(self._report.recipe_changes and self._report.problems)
+        advances = self._snapshot.has_index and not outlines_stand
+        is_incomplete = advances and bool(self._report.problems)
         if self._options.dry_run or is_incomplete:
             return {}, self._report
         changes = self._outline_changes(drafts)
@@ -141,19 +161,26 @@ class Build:
         """Return whether the outlines, and whether the rows, can be those of our recipe."""
         try:
             stored = read_recipe(self._git, self._snapshot, self._config)
-        except (DamagedIndexError, OlderFormatError):
+        except (DamagedIndexError, OlderFormatError) as error:
             if not self._options.may_change_recipe:
                 raise
-            return False, False
+            if isinstance(error, OlderFormatError):
+                change = RecipeChange("index format", str(error.found), str(FORMAT))
+                self._report.recipe_changes = [change]
+                return False, False
+            self._report.repaired.append(error.message)
+            return False, True  # a row says by itself which embedder made it
         if stored is None:
             return False, False
+        refuse_newer(stored)
+        self._stored = stored
         self._report.recipe_changes = compare_recipes(stored, self._recipe)
         if not self._report.recipe_changes:
             return True, True
         if not self._options.may_change_recipe:
-            named = "; ".join(map(str, self._report.recipe_changes))
             raise RefusedError(
-                f"the index was made with another recipe ({named})",
+                "the index was made with another recipe: "
+                f"{name_changes(self._report.recipe_changes)}",
                 "kbindex update   (rebuilds the index; or set the configuration back)",
             )
         # Other boundaries make other outlines; vectors of the same embedder stay comparable.
@@ -171,7 +198,7 @@ class Build:
         if damage and rows_stand:
             if not self._options.may_change_recipe:
                 raise damage[0]
-            self._report.repaired = [error.message for error in damage]
+            self._report.repaired += [error.message for error in damage]
         if rows_stand and holds_foreign_table(self._snapshot, self._cache, self._identity):
             # A merge of an embedder's switch: the recipe of one side, the table of the other.
             foreign = DamagedIndexError(
@@ -189,15 +216,18 @@ class Build:
 
     def _compare(self, outlines_stand: bool) -> tuple[list[DocumentState], list[DocumentState]]:
         """Return the documents whose outline stands and those that need a new one."""
-        recipe = recipe_id(self._recipe)
+        # A merge may bring outlines that other limits made; who runs an update wants them mended.
+        is_strict = self._options.may_change_recipe
+        recipe = recipe_id(self._recipe) + (_CANONICAL if is_strict else "")
         known = self._cache.pairs(recipe) if outlines_stand else {}
         proven = {pair: tuple(unpack_keys(keys)) for pair, keys in known.items()}
         identity = self._recipe.embedder if outlines_stand else None
         fresh, stale, newly_proven = [], [], {}
-        for state in compare(self._snapshot, identity, self._git.read_blobs, proven):
+        most = self._recipe.chunk_max_tokens
+        for state in compare(self._snapshot, identity, self._git.read_blobs, proven, most):
             if state.rule == "unreadable-document":
                 self._fail(state.path, state.message, state.line)
-            elif not state.is_fresh:
+            elif not state.is_fresh or (is_strict and self._deviates(state)):
                 stale.append(state)
             else:
                 # Texts are not needed again, and ten thousand of them would be much to hold.
@@ -207,12 +237,27 @@ class Build:
         self._cache.add_pairs(recipe, newly_proven)
         return fresh, stale
 
+    def _deviates(self, state: DocumentState) -> bool:
+        return state.text is not None and find_deviation(state, self._limits) is not None
+
+    def _edited_documents(self, stale: Sequence[DocumentState], outlines_stand: bool) -> set[str]:
+        """Return the documents whose text their outline doesn't describe, whatever the recipe."""
+        if outlines_stand:
+            return {state.path for state in stale if not state.is_fresh}
+        stored = self._stored or self._recipe
+        if stored.composition != self._recipe.composition:  # no key can tell
+            head = self._head_documents()
+            return {p for p, blob in self._snapshot.documents.items() if head.get(p) != blob}
+        states = compare(self._snapshot, stored.embedder, self._git.read_blobs)
+        return {state.path for state in states if not state.is_fresh}
+
     def _draft(self, stale: Sequence[DocumentState]) -> list[Draft]:
-        limits = Limits(self._config.max_tokens, self._config.chunk_tokens)
         drafts = []
         for state in stale:
             try:
-                drafts.append(draft_document(state, limits, self._embedder, self._which_known))
+                drafts.append(
+                    draft_document(state, self._limits, self._embedder, self._which_known)
+                )
             except DoesNotFit as error:
                 self._fail(state.path, str(error), error.line)
         return drafts
@@ -224,14 +269,32 @@ class Build:
 
     # Embedding
 
+    def _distrust(self, fresh: Sequence[DocumentState], drafts: Sequence[Draft]) -> bool:
+        """Forget the rows that are to be embedded again; return whether there are any."""
+        below = self._options.re_embed
+        if not below:
+            return False
+        documents: list[DocumentState | Draft] = [*fresh, *drafts]
+        chosen = [document for document in documents if is_below(document.path, below)]
+        if not chosen:
+            raise UsageError(
+                f"--re-embed '{below}': no document of the bundle stands there",
+                "name a document or a folder by its path from the repository's root",
+            )
+        self._distrusted = {key for document in chosen for key in document.keys}
+        held = bool(self._committed & self._distrusted)
+        self._committed -= self._distrusted
+        return held
+
     def _missing(self, fresh: Sequence[DocumentState], drafts: Sequence[Draft]) -> list[str]:
         """Return the keys to embed, in document order; take from the cache what is there."""
         wanted = dict.fromkeys(key for state in fresh for key in state.keys)
         wanted |= dict.fromkeys(key for draft in drafts for key in draft.keys)
         unknown = [key for key in wanted if key not in self._committed]
-        self._vectors = self._cache.vectors(unknown)
-        if len(self._vectors) < len(unknown) and self._load_elsewhere():
-            self._vectors = self._cache.vectors(unknown)
+        trusted = [key for key in unknown if key not in self._distrusted]
+        self._vectors = self._cache.vectors(trusted)
+        if len(self._vectors) < len(trusted) and self._load_elsewhere():
+            self._vectors = self._cache.vectors(trusted)
         missing = [key for key in unknown if key not in self._vectors]
         limit = self._options.max_embedded
         if limit is not None and len(missing) > limit:
@@ -254,11 +317,12 @@ class Build:
         return bool(trees)
 
     def _embed(self, drafts: Sequence[Draft], missing: Sequence[str]) -> None:
+        self._report.n_calls = count_calls(len(missing))
         if self._options.dry_run or not missing:
             return
         texts = self._texts(drafts, set(missing))
         ordered = {key: texts[key] for key in missing}
-        result = embed_texts(self._embedder, ordered, self._cache, self._progress)
+        result = embed_texts(self._embedder, ordered, self._cache.replace_vectors, self._progress)
         self._vectors |= result.vectors
         self._report.n_calls = result.n_calls
         for path, reason in result.failures.items():
@@ -347,13 +411,17 @@ class Build:
     ) -> None:
         report = self._report
         is_dry = self._options.dry_run
-        report.n_embedded = len(missing) if is_dry else sum(k in self._vectors for k in missing)
+        done = [key for key in missing if is_dry or key in self._vectors]
+        report.n_embedded = len(done)
+        of_edited = {k for draft in drafts if draft.path in self._edited for k in draft.keys}
+        report.n_edited = len(of_edited.intersection(done))
         report.n_kept = sum(len(state.keys) for state in fresh)
         report.n_chunks = report.n_kept + sum(len(draft.keys) for draft in drafts)
         gone = dict(self._snapshot.orphans)
         for draft in drafts:
             if draft.outline is not None:
-                report.changed.append(draft.path)
+                is_edited = draft.path in self._edited
+                (report.changed if is_edited else report.rebuilt).append(draft.path)
                 continue
             content = render_outline(draft.entries).encode()
             before = next((p for p, oid in gone.items() if oid == _blob_id(content, oid)), None)
@@ -365,10 +433,7 @@ class Build:
         report.deleted = sorted(map(self._document_of, gone))
 
     def _count_recontexted(self, drafts: Sequence[Draft]) -> int:
-        head = self._git.head_tree()
-        if head is None or not drafts:
-            return 0
-        blobs = {path: oid for _, oid, path in self._git.list_tree(head, self._config.bundle)}
+        blobs = self._head_documents() if drafts else {}
         n_chunks = 0
         for draft in drafts:
             blob = blobs.get(draft.path)
@@ -380,9 +445,20 @@ class Build:
             n_chunks += count_recontexted(before, listing, after, draft.entries)
         return n_chunks
 
+    def _head_documents(self) -> dict[str, str]:
+        head = self._git.head_tree()
+        files = self._git.list_tree(head, self._config.bundle) if head else ()
+        return {path: oid for _, oid, path in files}
+
     def _document_of(self, outline: str) -> str:
         below = document_of_outline(self._config.index_dir, outline)
         return below if self._config.bundle == "." else f"{self._config.bundle}/{below}"
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Whether ``path`` is ``folder`` or stands below it; '.' is the repository."""
+    folder = folder.rstrip("/").removeprefix("./")
+    return folder in ("", ".", path) or path.startswith(f"{folder}/")
 
 
 def _blob_id(content: bytes, like: str) -> str:

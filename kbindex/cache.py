@@ -100,9 +100,16 @@ class Cache:
         return found
 
     def add_vectors(self, vectors: Mapping[str, NDArray[np.float16]]) -> None:
-        """Keep vectors at once: work that is interrupted is not done again."""
+        """Keep vectors that were read, unless one of their key is known."""
+        self._add_vectors("IGNORE", vectors)
+
+    def replace_vectors(self, vectors: Mapping[str, NDArray[np.float16]]) -> None:
+        """Keep vectors that were computed just now, at once: interrupted work is not done again."""
+        self._add_vectors("REPLACE", vectors)
+
+    def _add_vectors(self, conflict: str, vectors: Mapping[str, NDArray[np.float16]]) -> None:
         self._db.executemany(
-            "INSERT OR IGNORE INTO vector VALUES (?, ?)",
+            f"INSERT OR {conflict} INTO vector VALUES (?, ?)",
             ((bytes.fromhex(k), v.astype("<f2").tobytes()) for k, v in vectors.items()),
         )
         self._db.commit()

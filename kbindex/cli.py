@@ -131,11 +131,16 @@ def update_command(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would be done.")
     ] = False,
+    re_embed: Annotated[
+        str,
+        typer.Option(metavar="PATH", help="Embed a document or folder again, known or not."),
+    ] = "",
 ) -> None:
     """Bring the index up to the bundle."""
     from kbindex.commands.update import UpdateOptions, update
 
-    options = UpdateOptions(worktree, not worktree if stage is None else stage, dry_run)
+    stage = not worktree if stage is None else stage
+    options = UpdateOptions(worktree, stage, dry_run, re_embed)
     _run(lambda: update(_Global.repo, options))
 
 
@@ -145,16 +150,29 @@ def check_command(
         str | None, typer.Option(metavar="REV", help="A commit, instead of what is staged.")
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Chunk every document again.")] = False,
+    n_audited: Annotated[
+        int,
+        typer.Option("--audit", min=0, metavar="N", help="Embed N chunks again and compare."),
+    ] = 0,
     notices_fail: Annotated[
         bool, typer.Option("--fail-on-notices", help="Let odd documents fail the check, too.")
     ] = False,
     form: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.TEXT,
 ) -> None:
-    """Say whether the index is exactly that of its bundle. Never writes, needs no model."""
+    """Say whether the index is exactly that of its bundle. Never writes."""
     from kbindex.commands.check import check
 
     _require_format(form, Format.TEXT, Format.JSON, Format.GITHUB, Format.SARIF)
-    _run(lambda: check(_Global.repo, rev, form, strict=strict, notices_fail=notices_fail))
+    _run(
+        lambda: check(
+            _Global.repo,
+            rev,
+            form,
+            strict=strict,
+            n_audited=n_audited,
+            notices_fail=notices_fail,
+        )
+    )
 
 
 @app.command("status")

@@ -18,11 +18,9 @@ from numpy.typing import NDArray
 from kbindex.cache import Cache, pack_keys, unpack_keys
 from kbindex.errors import DamagedIndexError
 from kbindex.git import Git
-from kbindex.layout import TABLE, WAL
+from kbindex.layout import LFS_POINTER, POINTER_REASON, TABLE, WAL
 from kbindex.model import NOT_EMBEDDED, Row, Snapshot
 from kbindex.outline import OutlineMismatch, parse_outline
-
-_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
 
 @dataclass(frozen=True)
@@ -195,5 +193,5 @@ def _bad_rows(rows: list[Row], vectors: NDArray[np.float16]) -> Iterator[int]:
 
 
 def _refuse_pointer(content: bytes) -> None:
-    if content.startswith(_LFS_POINTER):
-        raise ValueError("is a Git LFS pointer, not the file (git lfs pull, or untrack it)")
+    if content.startswith(LFS_POINTER.encode()):
+        raise ValueError(POINTER_REASON)

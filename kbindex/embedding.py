@@ -1,4 +1,4 @@
-"""Texts → vectors in the cache, a batch at a time: interrupted work is never done again."""
+"""Texts → vectors, a batch at a time, each kept at once: interrupted work is not done again."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from kbindex.cache import Cache
 from kbindex.embed import Embedder
 from kbindex.errors import EmbeddingError
 
 Progress = Callable[[int, int], None]
+Keep = Callable[[Mapping[str, NDArray[np.float16]]], None]
+"""Is given the vectors of each batch by key."""
 
 _BATCH_TEXTS = 8
 """Enough for the builtin model to use every core, few enough to lose little when interrupted."""
@@ -35,15 +36,20 @@ class Embedded:
     failures: dict[str, str] = field(default_factory=dict)
 
 
+def count_calls(n_texts: int) -> int:
+    """Return how many calls it takes to embed so many texts."""
+    return -(-n_texts // _BATCH_TEXTS)
+
+
 def embed_texts(
-    embedder: Embedder, texts: Mapping[str, Text], cache: Cache, progress: Progress
+    embedder: Embedder, texts: Mapping[str, Text], keep: Keep, progress: Progress
 ) -> Embedded:
     """Embed every text. One that is refused fails its document alone; the rest goes on."""
     result = Embedded()
     keys = list(texts)
     for first in range(0, len(keys), _BATCH_TEXTS):
         batch = keys[first : first + _BATCH_TEXTS]
-        _embed_batch(embedder, batch, texts, cache, result)
+        _embed_batch(embedder, batch, texts, keep, result)
         progress(min(first + _BATCH_TEXTS, len(keys)), len(keys))
     return result
 
@@ -52,7 +58,7 @@ def _embed_batch(
     embedder: Embedder,
     batch: list[str],
     texts: Mapping[str, Text],
-    cache: Cache,
+    keep: Keep,
     result: Embedded,
 ) -> None:
     while batch:
@@ -65,6 +71,6 @@ def _embed_batch(
             continue
         result.n_calls += 1
         stored = dict(zip(batch, vectors.astype(np.float16), strict=True))
-        cache.add_vectors(stored)
+        keep(stored)
         result.vectors |= stored
         return

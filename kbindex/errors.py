@@ -83,6 +83,11 @@ class RecipeError(KbindexError):
 class OlderFormatError(RecipeError):
     """An index of an older format: an update builds it anew."""
 
+    def __init__(self, path: str, found: int, known: int) -> None:
+        message = f"{path}: the index has format {found}, older than the {known} that is read here"
+        super().__init__(message, "kbindex update")
+        self.found = found
+
 
 class RefusedError(KbindexError):
     """A hook or update that does not go on; nothing was changed."""

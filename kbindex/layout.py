@@ -23,6 +23,9 @@ CONSTANT_FILES = {
     ),
 }
 
+LFS_POINTER = "version https://git-lfs.github.com/spec/"
+POINTER_REASON = "is a Git LFS pointer, not the file (git lfs pull, or untrack it)"
+
 OUTLINE_SUFFIX = ".tsv"
 _LONGEST_NAME = 255
 """Bytes; what Linux and macOS file systems allow for one name."""

@@ -29,6 +29,16 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
+class Audit:
+    """What came of embedding a sample of an index again."""
+
+    n_chunks: int
+    least_cosine: float | None
+    """Of a stored vector and what was computed, ``None`` where nothing was compared."""
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Frontmatter:
     """What the YAML block of a document says; ``end`` is where the body begins (0: no block)."""
 
@@ -129,6 +139,8 @@ class Recipe:
     format: int = 1
     chunker: int = 1
     composition: int = 1
+    needs: str = "0.1.0"
+    """The first version of kbindex that can make it."""
     dtype: str = "float16"
 
 
@@ -168,7 +180,9 @@ class Snapshot:
 
     @property
     def has_index(self) -> bool:
-        return self.recipe is not None
+        """Whether anything of an index is there; without a recipe it is damaged."""
+        parts = (self.recipe, self.outlines, self.orphans, self.wal, self.table)
+        return any(parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,9 @@ from kbindex.model import (
 from kbindex.okf import match_heading, metadata_pieces, parse_frontmatter
 from kbindex.recipe import key_of
 
+_SLACK = 16
+"""Tokens that a piece counted alone may have more than its chunker counted."""
+
 _LINE = re.compile(r"([0-9a-f]{32}|-)\t(0|[1-9][0-9]{0,15})\t(0|[1-9][0-9]{0,15})\t([0-6t])\t(.*)")
 _CONFLICT = re.compile(r"^(<{7}|={7}|>{7}|\|{7})( |$)", re.MULTILINE)
 
@@ -93,12 +96,17 @@ def make_entries(chunks: Sequence[Chunk], identity: EmbedderIdentity) -> list[En
     ]
 
 
-def verify_outline(text: str, entries: Sequence[Entry], identity: EmbedderIdentity) -> list[Chunk]:
+def verify_outline(
+    text: str,
+    entries: Sequence[Entry],
+    identity: EmbedderIdentity,
+    max_tokens: int | None = None,
+) -> list[Chunk]:
     """Derive the chunks that ``entries`` claim for ``text`` and prove every key.
 
     Everything but "this line is a heading" is derived from the text: lengths, headings, title,
-    paths, table headers, metadata, and which regions may go without a vector. Raises
-    OutlineMismatch at the first difference.
+    paths, table headers, metadata, and which regions may go without a vector. With ``max_tokens``
+    no chunk of the body may be longer. Raises OutlineMismatch at the first difference.
     """
     frontmatter = parse_frontmatter(text)
     regions = [entry.region for entry in entries]
@@ -115,6 +123,8 @@ def verify_outline(text: str, entries: Sequence[Entry], identity: EmbedderIdenti
             raise OutlineMismatch(
                 entry.region.char_start, "the text, its title or a heading above it changed"
             )
+    if max_tokens is not None:
+        _verify_limit(frontmatter.end, regions, max_tokens + _SLACK)
     return chunks
 
 
@@ -129,6 +139,15 @@ def _verify_frontmatter(end: int, n_pieces: int, regions: Sequence[Region]) -> N
     spans = [(r.char_start, r.char_end, r.opens) for r in regions[: max(n_pieces, 1)]]
     if spans != [(0, end, "0"), *[(end, end, "0")] * (n_pieces - 1)]:
         raise OutlineMismatch(0, "the frontmatter changed")
+
+
+def _verify_limit(body: int, regions: Sequence[Region], most: int) -> None:
+    for region in regions:
+        is_cuttable = region.char_start >= body and region.char_end - region.char_start > 1
+        if is_cuttable and region.n_tokens > most:
+            raise OutlineMismatch(
+                region.char_start, "a chunk is longer than the limit: it was made with another one"
+            )
 
 
 def _verify_openings(text: str, regions: Sequence[Region]) -> None:

@@ -21,11 +21,13 @@ def compare(
     identity: EmbedderIdentity | None,
     read: ReadBlobs,
     proven: Pairs | None = None,
+    max_tokens: int | None = None,
 ) -> Iterator[DocumentState]:
     """Yield the state of every document, ordered by path.
 
     ``proven`` maps pairs of document and outline blobs that need no second proof to their keys.
-    Without an ``identity`` (no usable recipe) no outline can be valid.
+    Without an ``identity`` (no usable recipe) no outline can be valid. With ``max_tokens`` one
+    whose chunks are longer isn't, either.
     """
     proven = proven or {}
     unproven = []
@@ -40,7 +42,7 @@ def compare(
     for path, blob, outline in unproven:
         _, document = next(contents)
         listing = next(contents)[1] if outline else None
-        yield _state(path, blob, outline, document, listing, identity)
+        yield _state(path, blob, outline, document, listing, identity, max_tokens)
 
 
 def _state(
@@ -50,6 +52,7 @@ def _state(
     document: bytes,
     listing: bytes | None,
     identity: EmbedderIdentity | None,
+    max_tokens: int | None,
 ) -> DocumentState:
     def differs(rule: str, message: str, text: str | None, line: int | None) -> DocumentState:
         return DocumentState(path, blob, outline, text=text, rule=rule, message=message, line=line)
@@ -64,7 +67,7 @@ def _state(
         return differs("stale-document", "the recipe changed", text, None)
     try:
         entries = parse_outline(listing.decode("utf-8", "replace"))
-        chunks = verify_outline(text, entries, identity)
+        chunks = verify_outline(text, entries, identity, max_tokens)
     except ConflictMarkers as error:
         return differs("conflict-markers", error.reason, text, None)
     except OutlineMismatch as error:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cache
 
 from kbindex.config import Config
 from kbindex.errors import DamagedIndexError, OlderFormatError, RecipeError
+from kbindex.layout import LFS_POINTER, POINTER_REASON
 from kbindex.model import EmbedderIdentity, Recipe
 
 FORMAT = 1
@@ -23,6 +26,12 @@ CHUNKER_VERSION = 1
 
 COMPOSITION_VERSION = 1
 """Raise when ``compose`` would show the embedder another text for the same region."""
+
+NEEDS = "0.1.0"
+"""The first version of kbindex with these three. It stands in the recipe when it is not the first
+of all, so that older ones can name it as what they are lacking."""
+
+_FIRST = "0.1.0"
 
 TOKENIZER = "cl100k_base"
 
@@ -39,6 +48,11 @@ class RecipeChange:
         return f"{self.part}: {self.before} → {self.after}"
 
 
+def versions() -> tuple[int, int, int]:
+    """Return what of a recipe is neither configured nor the embedder's."""
+    return FORMAT, CHUNKER_VERSION, COMPOSITION_VERSION
+
+
 def wanted_recipe(config: Config, embedder: EmbedderIdentity) -> Recipe:
     """Return the recipe that a configuration and this version of kbindex make."""
     return Recipe(
@@ -48,6 +62,7 @@ def wanted_recipe(config: Config, embedder: EmbedderIdentity) -> Recipe:
         format=FORMAT,
         chunker=CHUNKER_VERSION,
         composition=COMPOSITION_VERSION,
+        needs=NEEDS,
     )
 
 
@@ -55,6 +70,7 @@ def render_recipe(recipe: Recipe) -> str:
     """Return the text of ``recipe.json``; equal recipes give equal bytes."""
     content = {
         "format": recipe.format,
+        **({} if recipe.needs == _FIRST else {"needs": recipe.needs}),
         "chunker": {
             "version": recipe.chunker,
             "tokenizer": TOKENIZER,
@@ -68,35 +84,73 @@ def render_recipe(recipe: Recipe) -> str:
 
 
 def parse_recipe(text: str, path: str) -> Recipe:
-    """Read ``recipe.json``. Raises DamagedIndexError, or RecipeError for another format."""
+    """Read ``recipe.json``. Raises DamagedIndexError, or RecipeError for another format.
+
+    Equal recipes are equal bytes, so a file with other line ends, fields or order is damaged, too.
+    """
     if "<<<<<<< " in text:
-        raise DamagedIndexError(path, "holds conflict markers", "kbindex update")
+        raise DamagedIndexError(path, "holds conflict markers")
+    if text.startswith(LFS_POINTER):
+        raise DamagedIndexError(path, POINTER_REASON)
     try:
         content = json.loads(text)
         found = int(content["format"])
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise DamagedIndexError(path, f"is not a recipe ({error})") from None
-    if found != FORMAT:
-        says = f"{path}: the index has format {found}, {{}} than the {FORMAT} that is read here"
-        if found < FORMAT:
-            raise OlderFormatError(says.format("older"), "kbindex update")
-        raise RecipeError(says.format("newer"), "pip install --upgrade kbindex")
+    if found < FORMAT:
+        raise OlderFormatError(path, found, FORMAT)
+    if found > FORMAT:
+        message = f"{path}: the index has format {found}, newer than the {FORMAT} that is read here"
+        raise RecipeError(message, _upgrade(content.get("needs")))
     try:
         embedder = dict(content["embedder"])
         dtype = str(embedder.pop("dtype"))
         identity = EmbedderIdentity(**embedder)
         if not _is_sane(identity):
             raise ValueError("the embedder's fields have other types")
-        return Recipe(
+        recipe = Recipe(
             embedder=identity,
             chunk_tokens=int(content["chunker"]["tokens"]),
             chunk_max_tokens=int(content["chunker"]["max_tokens"]),
             chunker=int(content["chunker"]["version"]),
             composition=int(content["composition"]["version"]),
+            needs=str(content.get("needs", _FIRST)),
             dtype=dtype,
         )
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedIndexError(path, f"lacks or garbles a field ({error})") from None
+    if render_recipe(recipe) != text:
+        raise DamagedIndexError(path, "was rewritten: line ends, fields or their order are others")
+    return recipe
+
+
+def refuse_newer(recipe: Recipe) -> None:
+    """Raise RecipeError if a newer kbindex made the index, which an update would take back."""
+    for part, found, known in (
+        ("chunker", recipe.chunker, CHUNKER_VERSION),
+        ("composition", recipe.composition, COMPOSITION_VERSION),
+    ):
+        if found > known:
+            raise RecipeError(
+                f"a newer kbindex made the index: {part} version {found}, here it is {known}",
+                _upgrade(recipe.needs),
+            )
+
+
+def refuse_other_composition(recipe: Recipe) -> None:
+    """Raise RecipeError if the keys of passages can't be derived, so that none has its vector."""
+    if recipe.composition != COMPOSITION_VERSION:
+        refuse_newer(recipe)
+        raise RecipeError(
+            f"the index was made with composition version {recipe.composition}, here it is "
+            f"{COMPOSITION_VERSION}: its vectors can't be matched with passages",
+            "kbindex update   (--mode lexical works meanwhile)",
+        )
+
+
+def _upgrade(needs: object) -> str:
+    known = isinstance(needs, str) and re.fullmatch(r"[0-9][0-9a-z.]{0,20}", needs)
+    return f"pip install 'kbindex>={needs}'" if known else "pip install --upgrade kbindex"
 
 
 def _is_sane(identity: EmbedderIdentity) -> bool:
@@ -107,26 +161,62 @@ def _is_sane(identity: EmbedderIdentity) -> bool:
 
 
 def compare_recipes(before: Recipe, after: Recipe) -> list[RecipeChange]:
-    """Name every part in which two recipes differ, the embedder's fields one by one."""
-    fields_before = _flatten(before)
-    fields_after = _flatten(after)
+    """Name every part in which two recipes differ.
+
+    Of another embedder its name and dimension are said; of the same one each field that differs.
+    """
+    fields_before, fields_after = _flatten(before), _flatten(after)
+    differing = [part for part in fields_before if fields_before[part] != fields_after[part]]
+    if "embedder" in differing:
+        differing = [part for part in differing if part not in _OF_THE_MODEL]
     return [
-        RecipeChange(part, str(fields_before[part]), str(fields_after[part]))
-        for part in fields_before
-        if fields_before[part] != fields_after[part]
+        RecipeChange(part, *_in_words(part, fields_before[part], fields_after[part]))
+        for part in differing
     ]
 
 
+def name_changes(changes: Iterable[RecipeChange]) -> str:
+    """Return the changes as a part of a sentence."""
+    return "; ".join(map(str, changes))
+
+
+_OF_THE_MODEL = ("embedder digest", "embedder query_prefix", "embedder document_prefix")
+_LONGEST = 24
+
+
+def _in_words(part: str, before: object, after: object) -> tuple[str, str]:
+    """Return two values for readers: prefixes with their spaces, of digests the beginning."""
+    if not isinstance(before, str) or not isinstance(after, str):
+        return str(before), str(after)
+    if part == "embedder digest":
+        return _as_far_as_they_differ(before, after)
+    quote = any(value != value.strip() or not value for value in (before, after))
+    return (f'"{before}"', f'"{after}"') if quote else (before, after)
+
+
+def _as_far_as_they_differ(before: str, after: str) -> tuple[str, str]:
+    same = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), 0)
+    until = max(same + 1, _LONGEST)
+    before, after = (v if len(v) <= until else f"{v[:until]}…" for v in (before, after))
+    return before, after
+
+
 def _flatten(recipe: Recipe) -> dict[str, object]:
-    embedder = {f"embedder {name}": value for name, value in asdict(recipe.embedder).items()}
-    return embedder | {
-        "vector type": recipe.dtype,
-        "chunker version": recipe.chunker,
-        "chunk_tokens": recipe.chunk_tokens,
-        "chunk_max_tokens": recipe.chunk_max_tokens,
-        "composition version": recipe.composition,
-        "index format": recipe.format,
-    }
+    fields = asdict(recipe.embedder)
+    name = {"embedder": recipe.embedder.name}
+    rest = {f"embedder {n}": v for n, v in fields.items() if n not in ("provider", "model")}
+    return (
+        name
+        | rest
+        | {
+            "vector type": recipe.dtype,
+            "chunker version": recipe.chunker,
+            "chunk_tokens": recipe.chunk_tokens,
+            "chunk_max_tokens": recipe.chunk_max_tokens,
+            "composition version": recipe.composition,
+            "index format": recipe.format,
+        }
+    )
 
 
 @cache

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kbindex.formats import Format, printable
-from kbindex.model import SEPARATOR, Answer, Hit, Problem
+from kbindex.model import SEPARATOR, Answer, Audit, Hit, Problem
 
 _SCORE_DIGITS = 4
 _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -113,8 +113,10 @@ def render_check(
     problems: Sequence[Problem],
     notices: Sequence[Problem],
     form: Format,
+    audit: Audit | None = None,
 ) -> str:
     """Return the verdict of ``check``; ``notices`` concern documents and don't fail it."""
+    verdict = _verdict(n_documents, n_chunks, problems, audit)
     if form == Format.JSON:
         content = {
             "fresh": not problems,
@@ -124,6 +126,8 @@ def render_check(
             "problems": [problem_json(problem) for problem in problems],
             "notices": [problem_json(problem) for problem in notices],
         }
+        if audit:
+            content["audit"] = _audit_json(audit)
         return to_json(content)
     if form == Format.SARIF:
         return to_json(_sarif(problems, notices))
@@ -131,10 +135,19 @@ def render_check(
         lines = [_annotation("error", p) for p in problems] + [
             _annotation("notice", p) for p in notices
         ]
-        return "\n".join([*lines, _verdict(n_documents, n_chunks, problems)])
+        return "\n".join([*lines, verdict])
     lines = [problem_text(problem) for problem in problems]
     lines += [f"{problem_text(notice)} (notice)" for notice in notices]
-    return "\n".join([*lines, _verdict(n_documents, n_chunks, problems)])
+    return "\n".join([*lines, verdict])
+
+
+def _audit_json(audit: Audit) -> dict[str, Any]:
+    if audit.least_cosine is None:
+        return {"chunks": audit.n_chunks}
+    return {
+        "chunks": audit.n_chunks,
+        "least_cosine": round(audit.least_cosine, _SCORE_DIGITS),
+    }
 
 
 def problem_json(problem: Problem) -> dict[str, Any]:
@@ -154,8 +167,14 @@ def problem_text(problem: Problem) -> str:
     return printable(f"{place}: {problem.rule}: {problem.message}{remedy}")
 
 
-def _verdict(n_documents: int, n_chunks: int, problems: Sequence[Problem]) -> str:
+def _verdict(
+    n_documents: int, n_chunks: int, problems: Sequence[Problem], audit: Audit | None
+) -> str:
     covered = f"{n_documents} documents, {n_chunks} chunks"
+    if audit:
+        least = audit.least_cosine
+        covered += f"; {audit.n_chunks} audited"
+        covered += "" if least is None else f", least cosine {least:.4f}"
     if not problems:
         return f"fresh: {covered}"
     return f"not fresh: {len(problems)} problems in {covered}"

@@ -15,6 +15,7 @@ from kbindex.config import FILE_NAME, PYPROJECT, Config, load_config
 from kbindex.errors import NoBundleError, NoIndexError, RefusedError
 from kbindex.git import Git
 from kbindex.model import Snapshot
+from kbindex.recipe import versions
 from kbindex.snapshot import read_config, read_snapshot, read_staged_snapshot
 
 _LOCAL = "kbindex"
@@ -45,7 +46,7 @@ class Repository:
         """Name all that decides whether the index in ``tree`` is up to date, reading none of it."""
         git, config = self.git, self.config
         ids = git.object_ids(tree, config.bundle, config.index_dir)
-        content = repr((__version__, config, ids))
+        content = repr((__version__, versions(), config, ids))
         return hashlib.sha256(content.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath as PurePath
 
 from kbindex.config import FILE_NAME, PYPROJECT, Config, load_config
+from kbindex.errors import DamagedIndexError
 from kbindex.git import Git, is_regular
 from kbindex.layout import (
     OUTLINE_SUFFIX,
@@ -39,11 +40,15 @@ def read_staged_snapshot(git: Git, config: Config) -> Snapshot:
 
 
 def read_recipe(git: Git, snapshot: Snapshot, config: Config) -> Recipe | None:
-    """Return the recipe of a snapshot, ``None`` where there is no index."""
+    """Return the recipe of a snapshot, ``None`` where there is no index. Raises as parsing does."""
+    path = f"{config.index_dir}/{RECIPE}"
     if snapshot.recipe is None:
+        if snapshot.has_index:
+            raise DamagedIndexError(
+                path, "is missing (or in conflict), while the rest of the index is there"
+            )
         return None
-    text = git.read_blob(snapshot.recipe).decode("utf-8", "replace")
-    return parse_recipe(text, f"{config.index_dir}/{RECIPE}")
+    return parse_recipe(git.read_blob(snapshot.recipe).decode("utf-8", "replace"), path)
 
 
 def commit_trees(git: Git, commits: Iterable[str]) -> list[str]:

@@ -10,22 +10,32 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kbindex.chunk import Limits, chunk
+from kbindex.canonical import find_deviation
+from kbindex.chunk import Limits
 from kbindex.committed import SourceRows, read_source, sources
 from kbindex.config import Config
 from kbindex.embed import load_embedder
 from kbindex.errors import DamagedIndexError, KbindexError, RecipeError
 from kbindex.git import Git
 from kbindex.layout import RECIPE
-from kbindex.model import DocumentState, Problem, Recipe, Region, Snapshot
-from kbindex.okf import parse, parse_frontmatter
+from kbindex.model import DocumentState, Problem, Recipe, Snapshot
+from kbindex.okf import parse_frontmatter
 from kbindex.plan import compare
-from kbindex.recipe import compare_recipes, identity_id, wanted_recipe
+from kbindex.recipe import (
+    CHUNKER_VERSION,
+    COMPOSITION_VERSION,
+    compare_recipes,
+    identity_id,
+    name_changes,
+    refuse_newer,
+    wanted_recipe,
+)
 from kbindex.snapshot import read_recipe
-from kbindex.tokens import count_tokens, token_starts
 
 UPDATE = "kbindex update --stage"
-DAMAGE = frozenset({"damaged-file", "bad-vector", "recipe-mismatch", "conflict-markers"})
+DAMAGE = frozenset(
+    {"damaged-file", "bad-vector", "audit-mismatch", "recipe-mismatch", "conflict-markers"}
+)
 """Rules that mean "unreadable or incompatible" (exit 3) rather than "stale" (exit 1)."""
 
 
@@ -50,18 +60,23 @@ def verify(git: Git, config: Config, snapshot: Snapshot, *, strict: bool = False
     """Return the verdict on a snapshot."""
     verdict = Verdict(n_documents=len(snapshot.documents), problems=list(snapshot.skipped))
     verdict.recipe = _recipe(git, config, snapshot, verdict.problems)
-    identity = verdict.recipe.embedder if verdict.recipe else None
+    recipe = verdict.recipe
+    # Under another composition no key can be derived, and no document is to blame for that.
+    is_comparable = recipe is not None and recipe.composition == COMPOSITION_VERSION
+    identity = recipe.embedder if recipe and is_comparable else None
+    max_tokens = recipe.chunk_max_tokens if recipe else None
+    is_strict = strict and recipe is not None and recipe.chunker == CHUNKER_VERSION
     holders: dict[str, str] = {}
-    for state in compare(snapshot, identity, git.read_blobs):
+    for state in compare(snapshot, identity, git.read_blobs, max_tokens=max_tokens):
         verdict.n_chunks += len(state.keys)
         for key in state.keys:
             holders.setdefault(key, state.path)
-        if not state.is_fresh:
+        if not state.is_fresh and (is_comparable or state.rule != "stale-document"):
             verdict.problems.append(_stale(state))
         if state.text is not None:
             verdict.notices += _document_notices(state.path, state.text)
-        if strict and state.is_fresh and verdict.recipe:
-            verdict.problems += _canonical_problems(state, verdict.recipe)
+        if is_strict and state.is_fresh and recipe:
+            verdict.problems += _canonical_problems(state, recipe)
     for path in sorted(snapshot.orphans):
         verdict.problems.append(
             Problem("orphan-outline", path, "its document is gone", remedy=UPDATE)
@@ -77,22 +92,25 @@ def _recipe(git: Git, config: Config, snapshot: Snapshot, problems: list[Problem
     try:
         stored = read_recipe(git, snapshot, config)
     except DamagedIndexError as error:
-        rule = "conflict-markers" if "conflict" in error.message else "damaged-file"
-        problems.append(Problem(rule, path, error.message, remedy="kbindex update"))
+        rule = "conflict-markers" if "conflict markers" in error.message else "damaged-file"
+        message = error.message.removeprefix(f"{path}: ")
+        problems.append(Problem(rule, path, message, remedy=error.remedy))
         return None
     except RecipeError as error:
-        problems.append(Problem("recipe-mismatch", path, error.message, remedy=error.remedy))
+        message = error.message.removeprefix(f"{path}: ")
+        problems.append(Problem("recipe-mismatch", path, message, remedy=error.remedy))
         return None
     if stored is None:
         return None
     try:
+        refuse_newer(stored)
         wanted = wanted_recipe(config, load_embedder(config.embedder).identity)
     except KbindexError as error:
         problems.append(Problem("recipe-mismatch", path, error.message, remedy=error.remedy))
         return stored
     changes = compare_recipes(stored, wanted)
     if changes:
-        message = "the configuration wants another recipe: " + "; ".join(map(str, changes))
+        message = f"the index was made with another recipe: {name_changes(changes)}"
         problems.append(Problem("recipe-mismatch", path, message, remedy="kbindex update"))
     return stored
 
@@ -110,42 +128,10 @@ def _document_notices(path: str, text: str) -> Iterator[Problem]:
 
 
 def _canonical_problems(state: DocumentState, recipe: Recipe) -> Iterator[Problem]:
-    """Chunk again: every canonical boundary must stand in the outline, finer ones may."""
-    assert state.text is not None
-    limits = Limits(recipe.chunk_max_tokens, recipe.chunk_tokens)
-    canonical = chunk(parse(state.text), limits, count_tokens, token_starts)
-    regions = [entry.region for entry in state.entries]
-    present = {_opening(region) for region in regions}
-    missing = [region for region in canonical if _opening(region) not in present]
-    canonical_starts = {region.char_start for region in canonical}
-    extra = [
-        r for r in regions if r.char_start not in canonical_starts and r.opens not in ("0", "t")
-    ]
-    counts = {(region.char_start, region.char_end): region.n_tokens for region in canonical}
-    miscounted = [
-        region
-        for region in regions
-        if region.char_end > region.char_start
-        and region.n_tokens != _expected_count(state.text, region, counts)
-    ]
-    for wrong, message in (
-        (missing, "a chunk does not begin where it should"),
-        (extra, "the outline names a heading that is none"),
-        (miscounted, "the outline's token count is wrong"),
-    ):
-        if wrong:
-            line = state.text.count("\n", 0, wrong[0].char_start) + 1
-            yield Problem("not-canonical", state.path, message, line, UPDATE)
-            return
-
-
-def _expected_count(text: str, region: Region, canonical: dict[tuple[int, int], int]) -> int:
-    span = (region.char_start, region.char_end)
-    return canonical[span] if span in canonical else count_tokens(text[slice(*span)])
-
-
-def _opening(region: Region) -> tuple[int, str, str]:
-    return region.char_start, region.opens, region.heading
+    found = find_deviation(state, Limits(recipe.chunk_max_tokens, recipe.chunk_tokens))
+    if found:
+        line, message = found
+        yield Problem("not-canonical", state.path, message, line, UPDATE)
 
 
 def _verify_rows(

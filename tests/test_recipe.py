@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import fields, replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kbindex import __version__
 from kbindex.errors import DamagedIndexError, ExitCode, RecipeError
 from kbindex.model import EmbedderIdentity, Recipe
 from kbindex.recipe import (
     FORMAT,
+    NEEDS,
     compare_recipes,
     identity_id,
     key_of,
     parse_recipe,
     recipe_id,
+    refuse_newer,
     render_recipe,
 )
 
@@ -28,7 +32,7 @@ RECIPE = Recipe(IDENTITY, 256, 384)
 
 OTHER_IDENTITIES = {
     "provider": replace(IDENTITY, provider="builtin"),
-    "model": replace(IDENTITY, model="nomic2"),
+    "model": replace(IDENTITY, model="nomic2", digest="sha256:02", query_prefix="q "),
     "digest": replace(IDENTITY, digest="sha256:01"),
     "dimension": replace(IDENTITY, dimension=384),
     "query_prefix": replace(IDENTITY, query_prefix=""),
@@ -40,7 +44,10 @@ OTHER_RECIPES = {
     "chunk_tokens": replace(RECIPE, chunk_tokens=128),
     "chunk_max_tokens": replace(RECIPE, chunk_max_tokens=512),
     "composition version": replace(RECIPE, composition=2),
-} | {f"embedder {name}": replace(RECIPE, embedder=i) for name, i in OTHER_IDENTITIES.items()}
+} | {
+    "embedder" if name in ("provider", "model") else f"embedder {name}": replace(RECIPE, embedder=i)
+    for name, i in OTHER_IDENTITIES.items()
+}
 
 
 def test_every_field_of_an_identity_is_tried_here() -> None:
@@ -219,3 +226,108 @@ def test_another_format_is_recognised_before_anything_else_is_read(
     assert str(number) in caught.value.message
     assert remedy in (caught.value.remedy or "")
     assert caught.value.exit_code is ExitCode.UNREADABLE_INDEX
+
+
+# What a change is called
+
+
+def said(before: Recipe, after: Recipe) -> list[str]:
+    return [str(change) for change in compare_recipes(before, after)]
+
+
+def test_another_embedder_is_said_by_its_name_and_dimension_not_by_what_follows_from_it() -> None:
+    name = "a-model-of-a-long-name-in-4-bit"
+    other = replace(RECIPE, embedder=EmbedderIdentity("hash", name, "crc32", 256))
+    assert said(RECIPE, other) == [
+        f"embedder: ollama/nomic → hash/{name}",
+        "embedder dimension: 768 → 256",
+    ]
+
+
+def test_another_prefix_is_said_with_its_spaces() -> None:
+    other = replace(RECIPE, embedder=replace(IDENTITY, query_prefix=""))
+    assert said(RECIPE, other) == ['embedder query_prefix: "query: " → ""']
+
+
+@pytest.mark.parametrize("same", [0, 7, 30, 60])
+def test_other_weights_are_said_by_the_beginning_of_their_digests(same: int) -> None:
+    digests = [f"sha256:{'a' * same}{end * (64 - same)}" for end in "bc"]
+    [change] = compare_recipes(
+        *(replace(RECIPE, embedder=replace(IDENTITY, digest=digest)) for digest in digests)
+    )
+    assert change.part == "embedder digest"
+    assert change.before != change.after
+    assert len(change.before) <= max(25, 7 + same + 2)
+    assert digests[0].startswith(change.before.rstrip("…"))
+
+
+def test_no_message_shows_a_name_that_is_internal() -> None:
+    for other in OTHER_RECIPES.values():
+        text = "; ".join(said(RECIPE, other))
+        for internal in (recipe_id(RECIPE), recipe_id(other), identity_id(other.embedder)):
+            assert internal not in text
+        assert not re.search(r"[0-9a-f]{13}", text)
+
+
+# Versions
+
+
+def test_the_version_that_is_needed_is_one_that_there_is() -> None:
+    def numbers(version: str) -> list[int]:
+        return [int(part) for part in re.findall(r"\d+", version)[:3]]
+
+    assert numbers(NEEDS) <= numbers(__version__)
+
+
+def test_what_a_recipe_needs_is_written_unless_it_is_the_first_version() -> None:
+    assert '"needs"' not in render_recipe(RECIPE)
+    later = replace(RECIPE, needs="0.7.2")
+    assert '"needs": "0.7.2"' in render_recipe(later)
+    assert parse_recipe(render_recipe(later), PATH) == later
+
+
+@pytest.mark.parametrize(
+    ("needs", "remedy"),
+    [
+        ("0.7.2", "pip install 'kbindex>=0.7.2'"),
+        (None, "pip install --upgrade kbindex"),
+        ("1'; rm -r /", "pip install --upgrade kbindex"),
+        (7, "pip install --upgrade kbindex"),
+    ],
+)
+def test_a_newer_format_names_the_version_that_reads_it(needs: object, remedy: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        parse_recipe(json.dumps({"format": FORMAT + 1, "needs": needs}), PATH)
+    assert caught.value.remedy == remedy
+
+
+@pytest.mark.parametrize("part", ["chunker", "composition"])
+def test_a_newer_chunker_or_composition_names_itself_and_the_version(part: str) -> None:
+    newer = replace(RECIPE, needs="0.7.2", **{part: 2})
+    with pytest.raises(RecipeError) as caught:
+        refuse_newer(newer)
+    assert f"{part} version 2, here it is 1" in caught.value.message
+    assert caught.value.remedy == "pip install 'kbindex>=0.7.2'"
+    refuse_newer(RECIPE)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace("\n", "\r\n"),
+        lambda text: text.rstrip("\n"),
+        lambda text: text.replace("  ", "\t"),
+        lambda text: json.dumps(json.loads(text), sort_keys=True, indent=2) + "\n",
+        lambda text: text.replace('"format"', '"made_by": "me",\n  "format"'),
+        lambda text: text.replace('"version": 1', '"version": 1, "more": 2', 1),
+        lambda text: text.replace(": 256", ': "256"'),
+        lambda text: "\ufeff" + text,
+    ],
+    ids=["crlf", "newline", "tabs", "order", "field", "inner field", "kind", "mark"],
+)
+def test_a_recipe_that_another_program_rewrote_is_damage(change: Callable[[str], str]) -> None:
+    text = change(render_recipe(RECIPE))
+    assert text != render_recipe(RECIPE)
+    with pytest.raises(DamagedIndexError) as caught:
+        parse_recipe(text, PATH)
+    assert "kbindex update" in (caught.value.remedy or "")

@@ -1,18 +1,25 @@
-"""``kbindex check``: is the index of a tree exactly that of its bundle? Never writes or embeds."""
+"""``kbindex check``: is the index of a tree exactly that of its bundle? Never writes.
+
+Nor does it embed anything, unless a sample is to be audited.
+"""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
-from kbindex.console import put
+from kbindex.audit import audit
+from kbindex.console import note, put
+from kbindex.embed import load_embedder
 from kbindex.errors import ExitCode
 from kbindex.formats import Format
 from kbindex.layout import document_of_outline
-from kbindex.model import Problem
+from kbindex.model import Audit, Problem, Snapshot
+from kbindex.progress import progress_on
 from kbindex.publish import file_digest, read_unstaged
 from kbindex.render import render_check
 from kbindex.repository import Repository, open_tree, require_index
-from kbindex.verify import verify
+from kbindex.verify import Verdict, verify
 
 
 def check(
@@ -21,12 +28,15 @@ def check(
     form: Format,
     *,
     strict: bool,
+    n_audited: int = 0,
     notices_fail: bool = False,
 ) -> ExitCode:
     """Print the verdict on a revision, or on what is staged; the exit code says it too."""
     repository, snapshot = open_tree(directory, rev)
     require_index(repository, snapshot)
     verdict = verify(repository.git, repository.config, snapshot, strict=strict)
+    found = _audit(repository, snapshot, verdict, n_audited) if n_audited else None
+    verdict.problems += found.problems if found else []
     if rev is None:
         verdict.problems = [_unless_unstaged(p, repository) for p in verdict.problems]
         damage, unstaged = worktree_differences(repository)
@@ -40,12 +50,25 @@ def check(
             verdict.problems,
             verdict.notices,
             form,
+            found,
         )
     )
     if verdict.is_damaged:
         return ExitCode.UNREADABLE_INDEX
     fails = verdict.problems or (notices_fail and verdict.notices)
     return ExitCode.NEGATIVE if fails else ExitCode.OK
+
+
+def _audit(
+    repository: Repository, snapshot: Snapshot, verdict: Verdict, n_chunks: int
+) -> Audit | None:
+    """Audit a sample; ``None``, said on stderr, where the index is not that of our embedder."""
+    embedder = load_embedder(repository.config.embedder)
+    if verdict.recipe is None or verdict.recipe.embedder != embedder.identity:
+        note("nothing was audited: the index is not that of the configured embedder")
+        return None
+    with progress_on(sys.stderr) as progress:
+        return audit(repository.git, repository.config, snapshot, embedder, n_chunks, progress)
 
 
 def _unless_unstaged(problem: Problem, repository: Repository) -> Problem:

@@ -104,11 +104,15 @@ def _moved_answers(
 
 def _recipe_changes(repositories: list[Repository], snapshots: list[Snapshot]) -> list[str]:
     recipes: list[Recipe | None] = []
+    said = set()
     for repository, snapshot in zip(repositories, snapshots, strict=True):
         try:
             recipes.append(read_recipe(repository.git, snapshot, repository.config))
         except KbindexError as error:
-            note(error.message)
+            if error.message not in said:
+                note(error.message)
+                note(f"remedy: {error.remedy}")
+            said.add(error.message)
             recipes.append(None)
     before, after = recipes
     if before is None or after is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kbindex.config import Config
 from kbindex.console import note
-from kbindex.errors import ExitCode, KbindexError, NoBundleError, RefusedError, UsageError
+from kbindex.errors import ExitCode, NoBundleError, RefusedError, UsageError
 from kbindex.git import Git, decode_path
 from kbindex.repository import Repository, repository_at
 
@@ -86,23 +86,18 @@ def _post_commit(git: Git) -> ExitCode:
         flag.unlink()
         git.run("reset", "--quiet", "HEAD", "--", repository.config.index_dir)
         restore_worktree(git, repository.config.index_dir)
-    if not _is_known_fresh(repository, tree) and _is_stale(repository, tree):
-        note(f"the index in HEAD is stale; mend it with: {_AMEND}")
+    _is_faulty(repository, tree, "the index in HEAD")
     return ExitCode.OK
 
 
 def _pre_push(git: Git) -> ExitCode:
     """Refuse to push a branch whose index is stale; deletions and tags pass."""
-    stale = []
+    is_refused = False
     for commit, ref in _pushed():
         if ref.startswith("refs/heads/") and set(commit) != {"0"}:
             tree = git.resolve_tree(commit)
-            repository = repository_at(git, tree)
-            if not _is_known_fresh(repository, tree) and _is_stale(repository, tree):
-                stale.append(ref)
-    for ref in stale:
-        note(f"{ref}: its index is stale; mend it with: {_AMEND}")
-    return ExitCode.NEGATIVE if stale else ExitCode.OK
+            is_refused |= _is_faulty(repository_at(git, tree), tree, f"{ref}: its index")
+    return ExitCode.NEGATIVE if is_refused else ExitCode.OK
 
 
 def _pushed() -> list[tuple[str, str]]:
@@ -161,18 +156,25 @@ def _options(git: Git, config: Config, merging: bool) -> Options:
     )
 
 
-def _is_stale(repository: Repository, tree: str) -> bool:
+def _is_faulty(repository: Repository, tree: str, name: str) -> bool:
+    """Whether the index in ``tree`` is not that of its bundle; says so, and what mends it."""
+    if _is_known_fresh(repository, tree):
+        return False
     from kbindex.snapshot import read_snapshot
-    from kbindex.verify import verify
+    from kbindex.verify import DAMAGE, verify
 
     snapshot = read_snapshot(repository.git, tree, repository.config)
     if not snapshot.has_index:
         return False
-    try:
-        verdict = verify(repository.git, repository.config, snapshot)
-    except KbindexError:
-        return True
-    if verdict.problems:
+    problems = verify(repository.git, repository.config, snapshot).problems
+    for problem in problems:
+        remedy = problem.remedy or ""
+        if problem.rule in DAMAGE and not remedy.startswith("kbindex update"):
+            note(f"{name} can't be used: {problem.path}: {problem.message}")
+            note(f"remedy: {remedy}")
+            return True
+    if problems:
+        note(f"{name} is stale; mend it with: {_AMEND}")
         return True
     with repository.cache() as cache:
         cache.add_fresh(repository.state_id(tree))

@@ -11,6 +11,7 @@ from kbindex.errors import ExitCode
 from kbindex.formats import Format, printable
 from kbindex.git import decode_path
 from kbindex.lookup import find_document
+from kbindex.recipe import refuse_other_composition
 from kbindex.render import to_json
 from kbindex.repository import Repository, open_repository
 from kbindex.search import nearest_documents
@@ -33,8 +34,9 @@ def _find(
     repository: Repository, view: View, name: str, n_documents: int
 ) -> tuple[str, list[dict[str, Any]]]:
     path = find_document(view, repository.config, name).path
-    dimension = view_recipe(view, repository.config).embedder.dimension
-    nearest = nearest_documents(view, dimension, path, n_documents)
+    recipe = view_recipe(view, repository.config)
+    refuse_other_composition(recipe)
+    nearest = nearest_documents(view, recipe.embedder.dimension, path, n_documents)
     listed = []
     for rank, (number, similarity) in enumerate(nearest, start=1):
         row = view.db.execute(

@@ -19,6 +19,7 @@ from kbindex.publish import stage_changes, write_changes
 from kbindex.repository import Repository, open_repository, repository_at, write_lock
 from kbindex.settle import settle_index
 from kbindex.snapshot import read_snapshot
+from kbindex.view import discard_view
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class UpdateOptions:
     worktree: bool = False
     stage: bool = True
     dry_run: bool = False
+    re_embed: str = ""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ def update(directory: Path | None, options: UpdateOptions) -> ExitCode:
         _mention_unstaged_configuration(git)
     outcome = run_update(
         git,
-        lambda _: Options(dry_run=options.dry_run),
+        lambda _: Options(dry_run=options.dry_run, re_embed=options.re_embed),
         worktree=options.worktree,
         stage=options.stage,
     )
@@ -100,6 +102,8 @@ def _run(repository: Repository, tree: str, options: Options, stage: bool) -> Ou
     embedder = load_embedder(config.embedder)
     with repository.cache() as cache, progress_on(sys.stderr) as progress:
         changes, report = Build(git, config, snapshot, embedder, cache, options, progress).run()
+        if options.re_embed and not options.dry_run:
+            discard_view(repository.view_dir)  # which knows vectors by their keys
         if options.dry_run or not changes:
             return Outcome([], report)
         if not stage:
@@ -124,12 +128,18 @@ def render_report(report: Report, dry_run: bool = False) -> str:
     lines.append(
         f"documents: {len(report.added)} added, {len(report.changed)} changed, "
         f"{len(report.renamed)} renamed, {len(report.deleted)} deleted"
+        + (f"; {len(report.rebuilt)} unchanged ones indexed anew" if report.rebuilt else "")
     )
     verb = "to embed" if dry_run else "embedded"
     lines.append(
         f"chunks: {report.n_chunks} in all, {report.n_kept} kept, {report.n_reused} reused, "
         f"{report.n_embedded} {verb} in {report.n_calls} calls"
     )
+    if report.recipe_changes and report.n_embedded:
+        lines.append(
+            f"of these, {report.n_embedded - report.n_edited} because of the recipe, "
+            f"{report.n_edited} because their documents changed"
+        )
     if report.n_recontexted:
         lines.append(
             f"of these, {report.n_recontexted} because a title, a heading or a table header above "
