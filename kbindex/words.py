@@ -23,10 +23,12 @@ _UNSPACED = (
     "\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
 """Thai, Lao, Burmese, Khmer, Japanese, Chinese, Korean."""
-_PIECE = rf"(?:(?![_{_UNSPACED}])[\w{_MARKS}])+(?:\+\+|\#(?!\w))?"
-_WORD = re.compile(_PIECE)
-_COMPOUND = re.compile(rf"{_PIECE}(?:[-_./:@\\]+{_PIECE})*")
 _RUN = re.compile(f"[{_UNSPACED}]+")
+_ENDING = r"(?:\+\+|\#(?!\w))?"
+"""Of C++ and C#."""
+_PIECE = rf"[\w{_MARKS}]+{_ENDING}"
+_COMPOUND = re.compile(rf"{_PIECE}(?:[-./:@\\]+{_PIECE})*")
+_JOINT = re.compile(r"[-_./:@\\]+")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _VERSION = re.compile(r"(?<![^\W\d_])[vV](?=\d)")
 _PHRASE = re.compile('"([^"]+)"|“([^”]+)”|«([^»]+)»|„([^“”]+)[“”]|「([^」]+)」')
@@ -61,7 +63,7 @@ def read_words(text: str) -> Words:
     text = unicodedata.normalize("NFC", text)
     inline: list[str] = []
     beside: list[str] = []
-    for found in _COMPOUND.finditer(text):
+    for found in _COMPOUND.finditer(_RUN.sub(" ", text)):
         pieces = _pieces(found[0])
         for piece in pieces:
             inline.append(piece.lower())
@@ -76,11 +78,11 @@ def read_query(query: str) -> QueryWords:
     query = unicodedata.normalize("NFC", query)
     words: dict[str, None] = {}
     compounds: dict[tuple[str, ...], None] = {}
-    for found in _COMPOUND.finditer(query):
+    for found in _COMPOUND.finditer(_RUN.sub(" ", query)):
         pieces = _pieces(found[0])
         parts = tuple(piece.lower() for piece in pieces)
-        if len(parts) == 1:
-            words |= dict.fromkeys([parts[0], *_humps(pieces[0])])
+        if len(parts) < 2:
+            words |= dict.fromkeys([*parts, *(hump for piece in pieces for hump in _humps(piece))])
             continue
         is_version = parts[0] == "v" and parts[1].isdigit()
         compounds[parts[1:] if is_version and len(parts) > 2 else parts] = None
@@ -100,12 +102,13 @@ def read_query(query: str) -> QueryWords:
 
 def has_words(text: str) -> bool:
     """Whether there is anything in ``text`` that can be looked for."""
-    return bool(_WORD.search(text) or _RUN.search(text))
+    return bool(re.search(r"[^\W_]", text))
 
 
 def phrase_pattern(phrase: str) -> re.Pattern[str]:
     """Return what finds the words of ``phrase`` in this order, whatever stands between them."""
-    pieces = re.findall(rf"{_PIECE}|[{_UNSPACED}]+", unicodedata.normalize("NFC", phrase).lower())
+    piece = rf"[{_UNSPACED}]+|(?:(?![_{_UNSPACED}])[\w{_MARKS}])+{_ENDING}"
+    pieces = re.findall(piece, unicodedata.normalize("NFC", phrase).lower())
     gap = rf"[^\w{_MARKS}]*_*[^\w{_MARKS}]*"
     letter = rf"[^\W_{_UNSPACED}]"  # a phrase doesn't begin or end within a word
     before = "" if _RUN.match(pieces[0]) else f"(?<!{letter})"
@@ -126,7 +129,7 @@ def fold(word: str) -> str:
 
 def _pieces(compound: str) -> list[str]:
     found = []
-    for piece in _WORD.findall(compound):
+    for piece in filter(None, _JOINT.split(compound)):
         is_version = _VERSION.match(piece)
         found += [piece[:1], piece[1:]] if is_version else [piece]
     return found
