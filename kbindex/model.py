@@ -29,6 +29,17 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
+class Finding:
+    """What an examination of the set-up found."""
+
+    check: str
+    status: str
+    """ok | warning | error"""
+    message: str
+    remedy: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Frontmatter:
     """What the YAML block of a document says; ``end`` is where the body begins (0: no block)."""
 
@@ -119,6 +130,16 @@ class EmbedderIdentity:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """The server that vectors came from; empty for an embedder that runs in the process."""
+
+    server: str = ""
+    """Its name and version at the time of the build."""
+    canaries: tuple[str, ...] = ()
+    """Vectors of fixed texts, packed: they tell whether a server computes as that one did."""
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
     """What made the vectors and the boundaries of an index; stands in ``recipe.json``."""
 
@@ -129,6 +150,8 @@ class Recipe:
     chunker: int = 1
     composition: int = 1
     dtype: str = "float16"
+    origin: Origin = Origin()
+    """Says nothing about which vectors are comparable: that is the identity's matter."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 
 from kbindex.config import Config
 from kbindex.errors import DamagedIndexError, OlderFormatError, RecipeError
-from kbindex.model import EmbedderIdentity, Recipe
+from kbindex.model import EmbedderIdentity, Origin, Recipe
 
 FORMAT = 1
 """The format on disk that this version reads and writes (bundle/reference/recipe-json.md)."""
@@ -25,6 +25,8 @@ COMPOSITION_VERSION = 1
 """Raise when ``compose`` would show the embedder another text for the same region."""
 
 TOKENIZER = "cl100k_base"
+
+NO_ORIGIN = Origin()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class RecipeChange:
         return f"{self.part}: {self.before} → {self.after}"
 
 
-def wanted_recipe(config: Config, embedder: EmbedderIdentity) -> Recipe:
+def wanted_recipe(config: Config, embedder: EmbedderIdentity, origin: Origin = NO_ORIGIN) -> Recipe:
     """Return the recipe that a configuration and this version of kbindex make."""
     return Recipe(
         embedder=embedder,
@@ -48,12 +50,13 @@ def wanted_recipe(config: Config, embedder: EmbedderIdentity) -> Recipe:
         format=FORMAT,
         chunker=CHUNKER_VERSION,
         composition=COMPOSITION_VERSION,
+        origin=origin,
     )
 
 
 def render_recipe(recipe: Recipe) -> str:
     """Return the text of ``recipe.json``; equal recipes give equal bytes."""
-    content = {
+    content: dict[str, object] = {
         "format": recipe.format,
         "chunker": {
             "version": recipe.chunker,
@@ -64,6 +67,8 @@ def render_recipe(recipe: Recipe) -> str:
         "composition": {"version": recipe.composition},
         "embedder": {**asdict(recipe.embedder), "dtype": recipe.dtype},
     }
+    if recipe.origin != NO_ORIGIN:
+        content["origin"] = asdict(recipe.origin)
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -94,9 +99,17 @@ def parse_recipe(text: str, path: str) -> Recipe:
             chunker=int(content["chunker"]["version"]),
             composition=int(content["composition"]["version"]),
             dtype=dtype,
+            origin=_parse_origin(content.get("origin", {})),
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedIndexError(path, f"lacks or garbles a field ({error})") from None
+
+
+def _parse_origin(content: dict[str, object]) -> Origin:
+    canaries = content.get("canaries", [])
+    if not isinstance(canaries, list):
+        raise TypeError("the canaries are no list")
+    return Origin(str(content.get("server", "")), tuple(map(str, canaries)))
 
 
 def _is_sane(identity: EmbedderIdentity) -> bool:
@@ -143,7 +156,8 @@ def _identity_digest(identity: EmbedderIdentity) -> str:
 
 def recipe_id(recipe: Recipe) -> str:
     """Return a name for everything that decides whether an outline is valid: 16 hex digits."""
-    return hashlib.sha256(render_recipe(recipe).encode()).hexdigest()[:16]
+    content = render_recipe(replace(recipe, origin=NO_ORIGIN))
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
 def key_of(identity: EmbedderIdentity, shown: str) -> str:
