@@ -131,10 +131,10 @@ def _recipe(repository: Repository) -> Recipe:
 def _server(repository: Repository) -> Iterator[Finding]:
     if not repository.config.embedder.startswith(f"{OLLAMA}:"):
         return
-    server, is_own = configured_server(repository.config, os.environ)
+    server = configured_server(repository.config, os.environ)
     if server.is_loopback:
         whose = "on this machine"
-    elif is_own:
+    elif server.is_own:
         whose = "named by your environment"
     elif server.origin in approved_origins(os.environ):
         whose = "named by the repository, approved by you"

@@ -7,6 +7,7 @@ a stranger: it may only name this machine, or what the user has approved outside
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from kbindex.approvals import approved_origins
 from kbindex.config import Config
@@ -14,10 +15,11 @@ from kbindex.embed.hosts import CLOUD, Server, is_cloud_model, parse_server
 from kbindex.errors import NoEmbedderError
 
 
-def configured_server(config: Config, environment: Mapping[str, str]) -> tuple[Server, bool]:
-    """Return where Ollama is, and whether the user's environment says so. Raises UsageError."""
+def configured_server(config: Config, environment: Mapping[str, str]) -> Server:
+    """Return where Ollama is. Raises UsageError."""
     own = environment.get("KBINDEX_OLLAMA_HOST") or environment.get("OLLAMA_HOST")
-    return parse_server(own or config.ollama_host or "127.0.0.1"), bool(own)
+    server = parse_server(own or config.ollama_host or "127.0.0.1")
+    return replace(server, is_own=bool(own))
 
 
 def approved_server(
@@ -27,11 +29,11 @@ def approved_server(
 
     Raises UsageError for a host that means nothing.
     """
-    server, is_own = configured_server(config, environment)
+    server = configured_server(config, environment)
     is_own_model = environment.get("KBINDEX_EMBEDDER") == config.embedder
 
     def find() -> Server:
-        if not (is_own or server.is_loopback):
+        if not (server.is_own or server.is_loopback):
             _require_approval(server.origin, environment)
         if is_cloud_model(model) and not is_own_model:
             _require_approval(CLOUD, environment)

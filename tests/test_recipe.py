@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kbindex.config import Config
 from kbindex.errors import DamagedIndexError, ExitCode, RecipeError
-from kbindex.model import EmbedderIdentity, Recipe
+from kbindex.model import EmbedderIdentity, Origin, Recipe
 from kbindex.recipe import (
     FORMAT,
     compare_recipes,
@@ -20,6 +21,7 @@ from kbindex.recipe import (
     parse_recipe,
     recipe_id,
     render_recipe,
+    wanted_recipe,
 )
 
 PATH = ".kbindex/recipe.json"
@@ -219,3 +221,26 @@ def test_another_format_is_recognised_before_anything_else_is_read(
     assert str(number) in caught.value.message
     assert remedy in (caught.value.remedy or "")
     assert caught.value.exit_code is ExitCode.UNREADABLE_INDEX
+
+
+ORIGIN = Origin("ollama 0.12.3", ("AAAA", "BBBB"))
+
+
+def test_the_origin_is_written_and_read_again() -> None:
+    recipe = wanted_recipe(Config(), IDENTITY, ORIGIN)
+    assert parse_recipe(render_recipe(recipe), "recipe.json") == recipe
+    assert "origin" not in render_recipe(wanted_recipe(Config(), IDENTITY))
+
+
+def test_the_origin_decides_neither_keys_nor_outlines() -> None:
+    plain, made = wanted_recipe(Config(), IDENTITY), wanted_recipe(Config(), IDENTITY, ORIGIN)
+    assert recipe_id(plain) == recipe_id(made)
+    assert compare_recipes(plain, made) == []
+
+
+@pytest.mark.parametrize("origin", ["[]", '{"canaries": 3}', '"x"'])
+def test_a_garbled_origin_is_damage(origin: str) -> None:
+    text = render_recipe(wanted_recipe(Config(), IDENTITY, ORIGIN))
+    content = json.loads(text) | {"origin": json.loads(origin)}
+    with pytest.raises(DamagedIndexError):
+        parse_recipe(json.dumps(content), "recipe.json")

@@ -33,6 +33,8 @@ class Server:
     origin: str
     path: str
     is_loopback: bool
+    is_own: bool = False
+    """Named by the user's environment, and so given the user's key."""
 
     @property
     def url(self) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,6 +31,7 @@ from kbindex.errors import EmbeddingError, NoEmbedderError, TooLongError
 from kbindex.model import EmbedderIdentity, Origin
 
 if TYPE_CHECKING:
+    import httpx
     import ollama
 
 _CONNECT_SECONDS = 5.0
@@ -253,6 +255,7 @@ class OllamaEmbedder:
             # Nothing may lead a text elsewhere: no redirect, and on this machine no proxy.
             follow_redirects=False,
             trust_env=not self._server.is_loopback,
+            auth=None if self._server.is_own else _without_key,
         )
 
     @cached_property
@@ -285,8 +288,14 @@ class OllamaEmbedder:
                 f"{self._server.url}/api/version",
                 timeout=_CONNECT_SECONDS,
                 trust_env=not self._server.is_loopback,
+                headers=self._key_header,
             )
             return str(answer.raise_for_status().json()["version"])
+
+    @property
+    def _key_header(self) -> dict[str, str]:
+        key = os.environ.get("OLLAMA_API_KEY")
+        return {"Authorization": f"Bearer {key}"} if key and self._server.is_own else {}
 
     def _digest(self) -> str:
         """Return the digest of the model's files; they are what ``ollama pull`` replaces."""
@@ -371,6 +380,12 @@ class OllamaEmbedder:
                 "look into the server's log",
             ) from None
         return canaries.tail_is_seen(vectors)
+
+
+def _without_key(request: httpx.Request) -> httpx.Request:
+    """Take out OLLAMA_API_KEY, which the client sends to any server."""
+    request.headers.pop("Authorization", None)
+    return request
 
 
 def _weights(digest: str) -> str:
