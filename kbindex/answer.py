@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbindex.choose import expected_identity, open_embedder
-from kbindex.config import Config
 from kbindex.current import uncovered_documents, use_view, view_recipe
 from kbindex.embed import HASH, Embedder
 from kbindex.errors import NoEmbedderError, RecipeError, UsageError
-from kbindex.model import Answer, EmbedderIdentity, Recipe
+from kbindex.model import Answer, Recipe
 from kbindex.recipe import compare_recipes, wanted_recipe
 from kbindex.repository import Repository
 from kbindex.search import Filters, Request, coverage, search
@@ -95,10 +94,11 @@ def _embed_query(
 ) -> tuple[Embedder | None, NDArray[np.float32] | None, str | None]:
     """Return embedder, vector and, where ``auto`` has to go without, the reason."""
     config = repository.config
-    _require_identity(recipe, expected_identity(config, recipe.embedder), config)
+    expected = expected_identity(config, recipe.embedder)
+    _require_identity(recipe, wanted_recipe(config, expected))
     embedder = open_embedder(config, recipe, repository.cache_dir, os.environ)
     try:
-        _require_identity(recipe, embedder.identity, config)
+        _require_identity(recipe, wanted_recipe(config, embedder.identity, embedder.origin))
         return embedder, embedder.embed_query(text[:LONGEST_MEANING]), None
     except NoEmbedderError as error:
         if mode != "auto":
@@ -106,14 +106,14 @@ def _embed_query(
         return None, None, f"answered from words alone: {error.message}"
 
 
-def _require_identity(recipe: Recipe, identity: EmbedderIdentity, config: Config) -> None:
+def _require_identity(recipe: Recipe, wanted: Recipe) -> None:
     """Refuse to compare vectors of two embedders; say in what they differ."""
-    changes = compare_recipes(recipe, wanted_recipe(config, identity))
-    named = [str(change) for change in changes if change.part.startswith("embedder")]
-    if recipe.embedder != identity:
+    if recipe.embedder != wanted.embedder:
+        changes = compare_recipes(recipe, wanted)
+        named = [str(change) for change in changes if change.part.startswith("embedder")]
         raise RecipeError(
             f"the index was made by {recipe.embedder.name}, the configured embedder is "
-            f"{identity.name}: their vectors can't be compared ({'; '.join(named)})",
+            f"{wanted.embedder.name}: their vectors can't be compared ({'; '.join(named)})",
             "kbindex update   (or set 'embedder' back; --mode lexical works meanwhile)",
         )
 

@@ -156,7 +156,7 @@ def _embedder(repository: Repository) -> Iterator[Finding]:
     yield Finding("embedder", "ok", f"{identity.name}, {identity.dimension} dimensions{server}")
     yield _tail(embedder)
     if stored is not None and stored.embedder != identity:
-        changes = compare_recipes(stored, wanted_recipe(config, identity))
+        changes = compare_recipes(stored, wanted_recipe(config, identity, embedder.origin))
         named = "; ".join(str(c) for c in changes if c.part.startswith("embedder"))
         message = f"is not the one that made the index ({named})"
         remedy = "kbindex update   (embeds everything anew), or set 'embedder' back"

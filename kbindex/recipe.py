@@ -123,15 +123,26 @@ def compare_recipes(before: Recipe, after: Recipe) -> list[RecipeChange]:
     """Name every part in which two recipes differ, the embedder's fields one by one."""
     fields_before = _flatten(before)
     fields_after = _flatten(after)
-    return [
+    changes = [
         RecipeChange(part, str(fields_before[part]), str(fields_after[part]))
         for part in fields_before
         if fields_before[part] != fields_after[part]
     ]
+    one, other = before.embedder.digest, after.embedder.digest
+    if one != other and weights(one) == weights(other):
+        servers = (recipe.origin.server or "a server" for recipe in (before, after))
+        changes.append(RecipeChange("embedder's computation, of the same weights", *servers))
+    return changes
+
+
+def weights(digest: str) -> str:
+    """Return the digest of the weights alone, without the mark of a server that computes apart."""
+    return digest.split("+", 1)[0]
 
 
 def _flatten(recipe: Recipe) -> dict[str, object]:
     embedder = {f"embedder {name}": value for name, value in asdict(recipe.embedder).items()}
+    embedder["embedder digest"] = weights(recipe.embedder.digest)
     return embedder | {
         "vector type": recipe.dtype,
         "chunker version": recipe.chunker,

@@ -521,6 +521,20 @@ def test_an_upgrade_that_computes_otherwise_is_another_identity(
     assert embedder_for(server.url, tmp_path, stored=recipe_of(new)).identity != new.identity
 
 
+def test_work_of_an_interrupted_build_is_not_taken_for_that_of_another_computation(
+    server: FakeOllama, tmp_path: Path
+) -> None:
+    """There is no index yet to compare with, but vectors are in the cache already."""
+    first = embedder_for(server.url, tmp_path)
+    first.embed_documents(["a lamp"])
+    server.version = "0.13.0"
+    assert embedder_for(server.url, tmp_path).identity == first.identity
+    server.version = "0.99.0"
+    server.change = lambda text, vector: vector[::-1] if text.isupper() else vector
+    assert embedder_for(server.url, tmp_path).identity != first.identity
+    assert embedder_for(server.url, tmp_path / "new clone").identity == first.identity
+
+
 def test_canaries_ignore_noise_and_see_another_computation() -> None:
     rng = np.random.default_rng(7)
     vectors = rng.standard_normal((4, 384)).astype(np.float32)

@@ -350,7 +350,10 @@ def swap_computation(server: FakeOllama) -> dict[str, str]:
         (swap_model_with_server_down, "embedder model: toy → other"),
         (swap_provider, "embedder provider: ollama → hash"),
         (swap_prefix, "embedder query_prefix:  → query: "),
-        (swap_computation, "embedder digest: sha256:"),
+        (
+            swap_computation,
+            "embedder's computation, of the same weights: ollama 0.12.3 → ollama 0.99.0",
+        ),
     ],
 )
 def test_vectors_of_another_identity_are_never_compared(
@@ -400,12 +403,11 @@ def test_an_upgraded_server_that_computes_otherwise_is_another_embedder(
 ) -> None:
     swap_computation(server)
     library.write(PLAIN, "Another paragraph.\n")
-    assert "the index was made with another recipe (embedder digest" in commit_fails(library)
-    n_chunks = len(library.kbindex("check", "--format", "json").out)
-    assert n_chunks
+    named = "embedder's computation, of the same weights: ollama 0.12.3 → ollama 0.99.0"
+    assert f"the index was made with another recipe ({named})" in commit_fails(library)
     done = library.kbindex("update")
     assert done.code == 0, done.err
-    assert "recipe: embedder digest: sha256:" in done.out
+    assert f"recipe: {named}\n" in done.out
     assert " 0 kept, 0 reused" in done.out
     content = recipe_of_index(library)
     assert content["origin"]["server"] == "ollama 0.99.0"
@@ -607,3 +609,17 @@ def test_a_second_build_of_the_same_bundle_embeds_nothing(
     assert done.code == 0, done.err
     assert " 0 embedded in 0 calls" in done.out
     assert repo.blob(RECIPE, "") == before
+
+
+@pytest.mark.parametrize("name", ["ollama:bge-m3", "ollama:", "ollama:big:120b-cloud"])
+def test_init_writes_nothing_for_an_embedder_that_can_not_be_used(
+    repo: Repo, server: FakeOllama, name: str
+) -> None:
+    repo.write("kbindex.toml", 'embedder = "hash"\n')
+    repo.write(PLAIN, "Just a paragraph.\n")
+    before = sorted(repo.root.rglob("*"))
+    done = repo.kbindex("init", "--embedder", name, OLLAMA_HOST=server.url)
+    assert done.code == (2 if name == "ollama:" else 4)
+    assert "remedy: " in done.err
+    assert repo.root.joinpath("kbindex.toml").read_text() == 'embedder = "hash"\n'
+    assert [path for path in sorted(repo.root.rglob("*")) if path not in before] == []

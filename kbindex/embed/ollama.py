@@ -29,6 +29,7 @@ from kbindex.embed.hosts import Server
 from kbindex.embed.ollama_errors import UnansweredError, translate
 from kbindex.errors import EmbeddingError, NoEmbedderError, TooLongError
 from kbindex.model import EmbedderIdentity, Origin
+from kbindex.recipe import weights
 
 if TYPE_CHECKING:
     import httpx
@@ -131,17 +132,23 @@ class OllamaEmbedder:
             return _Settled(stored, self._wanted.origin, error)
         actual = self._identity_of(model)
         origin = Origin(f"ollama {model.version}", now)
-        if (
-            stored is None
-            or _weights(stored.digest) != model.digest
-            or stored.dimension != model.dimension
+        if stored is not None and (
+            weights(stored.digest) != model.digest or stored.dimension != model.dimension
         ):
-            return _Settled(actual, origin)
-        before = self._wanted.origin.canaries
+            stored = None
+        # Without an index there may be work of an interrupted build, by the server of that time.
+        before = self._wanted.origin.canaries if stored else self._computed_by(model.digest)
         if before and not canaries.come_out_same(before, now):
             mark = hashlib.sha256("".join(now).encode()).hexdigest()[:8]
             return _Settled(replace(actual, digest=f"{model.digest}+{mark}"), origin)
+        if stored is None:
+            return _Settled(actual, origin)
         return _Settled(stored, self._wanted.origin if before else origin)
+
+    def _computed_by(self, digest: str) -> tuple[str, ...]:
+        """Return the canaries of the server that this clone's first vectors of a digest are of."""
+        noted = self._memory.recall(f"computed {digest}")
+        return tuple(json.loads(noted)) if noted else ()
 
     def _require_server(self) -> _Model:
         """Return the model as the server has it. Raises NoEmbedderError."""
@@ -366,6 +373,8 @@ class OllamaEmbedder:
             lengths = [int(model.n_context * share) for share in _PROBED]
             noted = "seen" if all(map(self._sees_tail, lengths)) else "cut"
             self._memory.note(name, noted)
+        if not self._computed_by(self.identity.digest):
+            self._memory.note(f"computed {self.identity.digest}", json.dumps(self._canaries()))
         return noted == "seen"
 
     def _sees_tail(self, n_words: int) -> bool:
@@ -386,11 +395,6 @@ def _without_key(request: httpx.Request) -> httpx.Request:
     """Take out OLLAMA_API_KEY, which the client sends to any server."""
     request.headers.pop("Authorization", None)
     return request
-
-
-def _weights(digest: str) -> str:
-    """Return the digest of the weights alone, without the mark of a server that computes apart."""
-    return digest.split("+", 1)[0]
 
 
 def _tagged(model: str) -> str:
