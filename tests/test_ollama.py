@@ -362,8 +362,11 @@ def test_a_server_that_fails_for_every_text_blames_no_document(
     embedder = embedder_for(server.url, tmp_path)
     embedder.embed_documents(["a lamp"])
     server.refuse = lambda _text: (500, "llama runner process has terminated: CUDA error")
+    server.forget()
     with pytest.raises(NoEmbedderError, match=r"fails for every text: .*CUDA error"):
         embed_all(embedder, ["a lens", "a wick"], tmp_path)
+    # Four attempts, and one plain sentence: no batch is halved for nothing.
+    assert [len(call["input"]) for call in server.embed_calls()] == [2, 2, 2, 2, 1]
 
 
 def test_a_text_that_kills_the_runner_fails_its_document_alone(
