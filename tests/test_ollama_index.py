@@ -432,6 +432,14 @@ def test_a_commit_that_needs_no_vector_needs_no_server(library: Repo) -> None:
     assert "remedy: start it ('ollama serve')" in message
 
 
+def test_init_and_checkpoint_of_an_index_that_stands_need_no_server(library: Repo) -> None:
+    library.environment["OLLAMA_HOST"] = "127.0.0.1:9"
+    for verb in (["init"], ["checkpoint"], ["update", "--dry-run"]):
+        done = library.kbindex(*verb)
+        assert done.code == 0, (verb, done.err)
+    assert library.git("status", "--porcelain") == ""
+
+
 # Whom text may be sent to
 
 
@@ -543,6 +551,19 @@ def test_a_model_of_the_cloud_needs_approval_although_the_server_is_here(
     )
     done = library.kbindex("update", OLLAMA_HOST=server.url)
     assert done.code == 0, done.err
+
+
+def test_doctor_finds_a_server_that_cuts_texts(library: Repo, server: FakeOllama) -> None:
+    server.ignores_truncate = True
+    server.version = "0.14.0"  # as yet unknown to this clone
+    done = library.kbindex("doctor")
+    assert done.code == 1, done.out
+    (line,) = (line for line in done.out.splitlines() if line.startswith("error"))
+    assert "Ollama 0.14.0" in line
+    assert "cuts long texts for toy although it is told not to" in line
+    assert "remedy: another release of Ollama" in done.out
+    library.write(PLAIN, "Another paragraph.\n")
+    assert "cuts long texts" in commit_fails(library)
 
 
 def test_an_approval_of_this_machine_is_not_needed(library: Repo) -> None:

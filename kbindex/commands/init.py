@@ -28,6 +28,7 @@ from kbindex.hooks import (
     shim,
 )
 from kbindex.repository import Repository, open_repository
+from kbindex.snapshot import find_recipe, read_staged_snapshot
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,8 @@ def init(directory: Path | None, options: InitOptions) -> ExitCode:
 
 def _require_embedder(git: Git, config: Config) -> None:
     """Raise what is wrong with an embedder before anything is written."""
-    _ = open_embedder(config, None, Repository(git, config).cache_dir, os.environ).identity
+    stored = find_recipe(git, read_staged_snapshot(git, config), config)
+    _ = open_embedder(config, stored, Repository(git, config).cache_dir, os.environ).identity
 
 
 def _build(repository: Repository) -> tuple[str, bool]:
