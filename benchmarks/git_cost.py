@@ -24,7 +24,7 @@ import numpy as np
 import kbindex.commands.update as update
 from kbindex.build import Options
 from kbindex.git import Git
-from kbindex.model import EmbedderIdentity
+from kbindex.model import EmbedderIdentity, Origin
 from kbindex.store import Checkpoint
 
 WORDS = Path(__file__).parent.parent.joinpath("bundle/sources/design-review-transcript.md")
@@ -36,6 +36,7 @@ class NoiseEmbedder:
     """Unit vectors that look like noise to a compressor, decided by the text."""
 
     identity = EmbedderIdentity("benchmark", "noise", "1", DIMENSION)
+    origin = Origin()
     max_tokens = 8192
     dense_weight = 0.4
 
@@ -121,7 +122,7 @@ class Repository:
 
 def run_ours(root: Path, arguments: argparse.Namespace, n_chunks: int) -> dict[str, float]:
     repo = Repository(root, arguments.documents)
-    update.load_embedder = lambda _name: NoiseEmbedder()
+    update.open_embedder = lambda *_: NoiseEmbedder()
     git = Git(root)
 
     def step() -> float:

@@ -195,7 +195,7 @@ def builtin_process(clone: Path) -> Callable[[str], object]:
         "    def __getattr__(self, name): return getattr(self._h, name)\n"
         "    def embed_query(self, text):\n"
         "        self._r.embed_query(text); return self._h.embed_query(text)\n"
-        "a.load_embedder = lambda name: Both(load('hash'), load('builtin'))\n"
+        "a.open_embedder = lambda *_: Both(load('hash'), load('builtin'))\n"
         "sys.argv = ['kbindex', 'query', sys.argv[1]]\n"
         "from kbindex.__main__ import main; main()"
     )

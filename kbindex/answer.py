@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kbindex.choose import expected_identity, open_embedder
 from kbindex.current import uncovered_documents, use_view, view_recipe
-from kbindex.embed import HASH, Embedder, load_embedder
+from kbindex.embed import HASH, Embedder
 from kbindex.errors import NoEmbedderError, RecipeError, UsageError
 from kbindex.model import Answer, Recipe
-from kbindex.recipe import refuse_other_composition
+from kbindex.recipe import compare_recipes, refuse_other_composition, wanted_recipe
 from kbindex.repository import Repository
 from kbindex.search import Filters, Request, coverage, search
 from kbindex.stale import StaleDocuments
@@ -92,8 +94,8 @@ def _embed_query(
     repository: Repository, recipe: Recipe, text: str, mode: str
 ) -> tuple[Embedder | None, NDArray[np.float32] | None, str | None]:
     """Return embedder, vector and, where ``auto`` has to go without, the reason."""
-    embedder = query_embedder(repository, recipe)
     try:
+        embedder = query_embedder(repository, recipe)
         return embedder, embedder.embed_query(text[:LONGEST_MEANING]), None
     except NoEmbedderError as error:
         if mode != "auto":
@@ -102,16 +104,28 @@ def _embed_query(
 
 
 def query_embedder(repository: Repository, recipe: Recipe) -> Embedder:
-    """Return the configured embedder. Raises RecipeError if the index isn't made by it."""
+    """Return the configured embedder, if it is that of the index.
+
+    Raises RecipeError if it isn't, NoEmbedderError if it can't be loaded or reached.
+    """
+    config = repository.config
     refuse_other_composition(recipe)
-    embedder = load_embedder(repository.config.embedder)
-    if embedder.identity != recipe.embedder:
+    _require_identity(recipe, wanted_recipe(config, expected_identity(config, recipe.embedder)))
+    embedder = open_embedder(config, recipe, repository.cache_dir, os.environ)
+    _require_identity(recipe, wanted_recipe(config, embedder.identity, embedder.origin))
+    return embedder
+
+
+def _require_identity(recipe: Recipe, wanted: Recipe) -> None:
+    """Refuse to compare vectors of two embedders; say in what they differ."""
+    if recipe.embedder != wanted.embedder:
+        changes = compare_recipes(recipe, wanted)
+        named = [str(change) for change in changes if change.part.startswith("embedder")]
         raise RecipeError(
             f"the index was made by {recipe.embedder.name}, the configured embedder is "
-            f"{embedder.identity.name}: their vectors can't be compared",
+            f"{wanted.embedder.name}: their vectors can't be compared ({'; '.join(named)})",
             "kbindex update   (or set 'embedder' back; --mode lexical works meanwhile)",
         )
-    return embedder
 
 
 def weight_of(repository: Repository, embedder: Embedder | None) -> float:

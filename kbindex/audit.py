@@ -81,7 +81,8 @@ def audit(
     problems = []
     for key in texts:
         if key not in cosines:
-            problems.append(_mismatch(sample[key], made.failures[sample[key].path]))
+            reason = made.failures.get(sample[key].path, "the embedder finds it too long now")
+            problems.append(_mismatch(sample[key], reason))
         elif cosines[key] < TOLERANCE:
             message = (
                 f"the stored vector is not what the embedder computes (cosine {cosines[key]:.4f}, "

@@ -107,7 +107,7 @@ class Build:
         self._git, self._config, self._snapshot = git, config, snapshot
         self._embedder, self._cache = embedder, cache
         self._options, self._progress = options, progress
-        self._recipe = wanted_recipe(config, embedder.identity)
+        self._recipe = wanted_recipe(config, embedder.identity, embedder.origin)
         self._identity = identity_id(embedder.identity)
         self._limits = Limits(config.max_tokens, config.chunk_tokens)
         self._stored: Recipe | None = None
@@ -117,6 +117,8 @@ class Build:
         self._vectors: dict[str, NDArray[np.float16]] = {}
         """Of the keys that are not committed."""
         self._distrusted: set[str] = set()
+        self._refused: set[str] = set()
+        """Keys of texts that the embedder found too long."""
 
     def run(self) -> tuple[Changes, Report]:
         """Return what to change. Raises RefusedError, DamagedIndexError and what git raises."""
@@ -127,8 +129,7 @@ class Build:
         self._edited = self._edited_documents(stale, outlines_stand)
         drafts = self._draft(stale)
         starts_table |= self._distrust(fresh, drafts)
-        missing = self._missing(fresh, drafts)
-        self._embed(drafts, missing)
+        fresh, drafts, missing = self._embed_all(fresh, stale, drafts)
         drafts = [draft for draft in drafts if self._is_complete(draft)]
         self._tell(fresh, drafts, missing)
         if outlines_stand:
@@ -255,9 +256,10 @@ class Build:
         drafts = []
         for state in stale:
             try:
-                drafts.append(
-                    draft_document(state, self._limits, self._embedder, self._which_known)
+                draft = draft_document(
+                    state, self._limits, self._embedder, self._which_known, self._refused
                 )
+                drafts.append(draft)
             except DoesNotFit as error:
                 self._fail(state.path, str(error), error.line)
         return drafts
@@ -316,17 +318,47 @@ class Build:
             load_committed(self._git, other, self._cache, self._identity, self._config.index_dir)
         return bool(trees)
 
-    def _embed(self, drafts: Sequence[Draft], missing: Sequence[str]) -> None:
-        self._report.n_calls = count_calls(len(missing))
+    def _embed_all(
+        self, fresh: list[DocumentState], stale: Sequence[DocumentState], drafts: list[Draft]
+    ) -> tuple[list[DocumentState], list[Draft], list[str]]:
+        """Embed what is missing; cut what the embedder finds too long further, and go on.
+
+        Returns the documents whose outline stands, the drafts, and the keys that were missing.
+        """
+        missing = self._missing(fresh, drafts)
+        every = dict.fromkeys(missing)
+        while too_long := self._embed(drafts, missing):
+            self._refused |= too_long
+            drafted = {draft.path for draft in drafts if not too_long.isdisjoint(draft.keys)}
+            standing = {state.path for state in fresh if not too_long.isdisjoint(state.keys)}
+            again = [state for state in stale if state.path in drafted]
+            again += [state for state in self._read(standing) if state.path not in drafted]
+            fresh = [state for state in fresh if state.path not in standing]
+            drafts = [draft for draft in drafts if draft.path not in drafted] + self._draft(again)
+            missing = self._missing(fresh, drafts)
+            every |= dict.fromkeys(missing)
+        return fresh, drafts, list(every)
+
+    def _read(self, paths: set[str]) -> Iterator[DocumentState]:
+        """Yield the states of documents whose text is needed once more."""
+        if paths:
+            states = compare(self._snapshot, self._recipe.embedder, self._git.read_blobs)
+            yield from (state for state in states if state.path in paths)
+
+    def _embed(self, drafts: Sequence[Draft], missing: Sequence[str]) -> set[str]:
+        """Embed what is missing; return the keys of the texts that are too long."""
+        if self._options.dry_run:
+            self._report.n_calls = count_calls(len(missing))
         if self._options.dry_run or not missing:
-            return
+            return set()
         texts = self._texts(drafts, set(missing))
         ordered = {key: texts[key] for key in missing}
         result = embed_texts(self._embedder, ordered, self._cache.replace_vectors, self._progress)
         self._vectors |= result.vectors
-        self._report.n_calls = result.n_calls
+        self._report.n_calls += result.n_calls
         for path, reason in result.failures.items():
             self._fail(path, reason, None)
+        return result.too_long
 
     def _texts(self, drafts: Sequence[Draft], wanted: set[str]) -> dict[str, Text]:
         texts: dict[str, Text] = {}

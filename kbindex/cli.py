@@ -108,7 +108,9 @@ def init_command(
     hooks: Annotated[
         str | None, typer.Option(metavar="KIND", help="pre-commit, native or none.")
     ] = None,
-    embedder: Annotated[str | None, typer.Option(metavar="NAME", help="builtin or hash.")] = None,
+    embedder: Annotated[
+        str | None, typer.Option(metavar="NAME", help="builtin, ollama:MODEL, portable or hash.")
+    ] = None,
 ) -> None:
     """Set a repository up: configuration, hooks, first build. Safe to repeat."""
     from kbindex.commands.init import InitOptions, init
@@ -330,6 +332,25 @@ def checkpoint_command() -> None:
     from kbindex.commands.checkpoint import checkpoint
 
     _run(lambda: checkpoint(_Global.repo))
+
+
+@app.command("doctor")
+def doctor_command(
+    host: Annotated[
+        str | None,
+        typer.Option(
+            "--trust-host",
+            metavar="HOST",
+            help="Let repositories send text to this server; examines nothing.",
+        ),
+    ] = None,
+    form: Annotated[Format, typer.Option("--format", help="text or json.")] = Format.TEXT,
+) -> None:
+    """Examine git, hooks, attributes, tokenizer, embedder and view; each finding with a remedy."""
+    from kbindex.commands.doctor import doctor, trust_host
+
+    _require_format(form, Format.TEXT, Format.JSON)
+    _run(lambda: doctor(_Global.repo, form) if host is None else trust_host(host))
 
 
 @app.command("hook")

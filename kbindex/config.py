@@ -31,6 +31,13 @@ class Config:
     exclude: tuple[str, ...] = ()
     index_dir: str = ".kbindex"
     embedder: str = "builtin"
+    ollama_host: str = ""
+    """Where Ollama is; a host of a repository's own choice needs its user's approval."""
+    ollama_timeout: int = 120
+    """Seconds that one call may take."""
+    query_prefix: str = "auto"
+    """Put before queries for a model of Ollama; ``auto`` is what the model wants."""
+    document_prefix: str = "auto"
     chunk_tokens: int = 256
     """The size aimed at, in cl100k tokens."""
     chunk_max_tokens: int = 0
@@ -171,5 +178,7 @@ def _verify(config: Config, source: str) -> None:
                 f"{source}: language '{config.language}' is unknown",
                 f"use auto, none, or one of {', '.join(known_languages())}",
             )
+    if config.ollama_timeout < 1:
+        raise UsageError(f"{source}: ollama_timeout is at least 1 second")
     if not -math.inf < config.dense_weight <= 1:  # NaN, too
         raise UsageError(f"{source}: dense_weight lies between 0 and 1")

@@ -1,12 +1,13 @@
 """Document → a new outline whose every passage the embedder accepts.
 
 The boundaries come from ``chunk`` and don't depend on the embedder. Where its own tokenizer counts
-more than it takes, a passage is cut further, never cut off, and the outline shows the finer lines.
+more than it takes, or it refused a text that was sent, a passage is cut further, never cut off,
+and the outline shows the finer lines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from kbindex.chunk import Limits, chunk, refine
@@ -49,11 +50,16 @@ class Draft:
 
 
 def draft_document(
-    state: DocumentState, limits: Limits, embedder: Embedder, which_known: WhichKnown
+    state: DocumentState,
+    limits: Limits,
+    embedder: Embedder,
+    which_known: WhichKnown,
+    refused: Set[str] = frozenset(),
 ) -> Draft:
     """Return the new outline of a document. Raises DoesNotFit.
 
-    ``which_known`` names the keys among those given that have a vector already: they fit.
+    ``which_known`` names the keys among those given that have a vector already: they fit. Those
+    in ``refused`` don't, whatever is counted.
     """
     assert state.text is not None
     document = parse(state.text)
@@ -62,7 +68,7 @@ def draft_document(
     for _ in range(_ROUNDS):
         chunks = compose(document.text, document.frontmatter, regions)
         entries = make_entries(chunks, embedder.identity)
-        over = _over_limit(chunks, entries, embedder, which_known)
+        over = _over_limit(chunks, entries, embedder, which_known, refused)
         if not over:
             return Draft(state.path, state.blob, state.outline, entries, chunks)
         regions = list(_refined(document, regions, over, embedder.max_tokens))
@@ -75,15 +81,21 @@ def _over_limit(
     entries: Sequence[Entry],
     embedder: Embedder,
     which_known: WhichKnown,
+    refused: Set[str],
 ) -> dict[int, int]:
-    """Return the numbers of chunks that the embedder would not take, with their tokens."""
-    numbers = {entry.key: number for number, entry in enumerate(entries)}
+    """Return the numbers of chunks that the embedder would not take, with their tokens.
+
+    How many a refused text has is not known: more than the limit.
+    """
+    numbers: dict[str, list[int]] = {}
+    for number, entry in enumerate(entries):
+        numbers.setdefault(entry.key, []).append(number)
     numbers.pop(NOT_EMBEDDED, None)
-    over = {}
+    over: dict[int, int] = {}
     for key in numbers.keys() - which_known(numbers):
-        n_tokens = embedder.count_tokens(chunks[numbers[key]].shown or "")
-        if n_tokens > embedder.max_tokens:
-            over[numbers[key]] = n_tokens
+        n_tokens = embedder.count_tokens(chunks[numbers[key][0]].shown or "")
+        if n_tokens > embedder.max_tokens or key in refused:
+            over |= dict.fromkeys(numbers[key], max(n_tokens, embedder.max_tokens + 1))
     return over
 
 

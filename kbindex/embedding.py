@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbindex.embed import Embedder
-from kbindex.errors import EmbeddingError
+from kbindex.errors import EmbeddingError, TooLongError
 
 Progress = Callable[[int, int], None]
 Keep = Callable[[Mapping[str, NDArray[np.float16]]], None]
@@ -29,10 +29,12 @@ class Text:
 
 @dataclass
 class Embedded:
-    """The new vectors by key, the number of calls, and why documents failed."""
+    """The new vectors by key, the number of calls, what must be cut, and why documents failed."""
 
     vectors: dict[str, NDArray[np.float16]] = field(default_factory=dict)
     n_calls: int = 0
+    too_long: set[str] = field(default_factory=set)
+    """Keys of texts that the embedder refused for their length."""
     failures: dict[str, str] = field(default_factory=dict)
 
 
@@ -61,16 +63,33 @@ def _embed_batch(
     keep: Keep,
     result: Embedded,
 ) -> None:
-    while batch:
-        try:
-            vectors = embedder.embed_documents([texts[key].shown for key in batch])
-        except EmbeddingError as error:
-            refused = batch.pop(error.index)
-            reason = f"a passage can't be embedded: {error.message}"
-            result.failures.setdefault(texts[refused].path, reason)
-            continue
-        result.n_calls += 1
-        stored = dict(zip(batch, vectors.astype(np.float16), strict=True))
-        keep(stored)
-        result.vectors |= stored
+    """Embed a batch; where the embedder does not say which text it refuses, find it by halves."""
+    if not batch:
         return
+    try:
+        vectors = embedder.embed_documents([texts[key].shown for key in batch])
+    except EmbeddingError as error:
+        if error.index is None and len(batch) > 1:
+            middle = len(batch) // 2
+            parts = [batch[:middle], batch[middle:]]
+        else:
+            at = error.index or 0
+            parts = [batch[:at] + batch[at + 1 :]]
+            _note_refusal(batch[at], error, texts, result)
+        for part in parts:
+            _embed_batch(embedder, part, texts, keep, result)
+        return
+    result.n_calls += 1
+    stored = dict(zip(batch, vectors.astype(np.float16), strict=True))
+    keep(stored)
+    result.vectors |= stored
+
+
+def _note_refusal(
+    key: str, error: EmbeddingError, texts: Mapping[str, Text], result: Embedded
+) -> None:
+    if isinstance(error, TooLongError):
+        result.too_long.add(key)
+    else:
+        reason = f"a passage can't be embedded: {error.message}"
+        result.failures.setdefault(texts[key].path, reason)

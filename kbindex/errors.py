@@ -108,10 +108,14 @@ class NoEmbedderError(KbindexError):
 
 
 class EmbeddingError(KbindexError):
-    """A text could not be embedded; ``index`` is its place in the batch."""
+    """A text could not be embedded; ``index`` is its place in the batch, ``None`` if not known."""
 
     exit_code = ExitCode.NO_EMBEDDER
 
-    def __init__(self, index: int, reason: str) -> None:
+    def __init__(self, index: int | None, reason: str) -> None:
         super().__init__(reason)
         self.index = index
+
+
+class TooLongError(EmbeddingError):
+    """The embedder refused a text for its length: cut it further, never off."""

@@ -386,6 +386,19 @@ class Git:
         return self._line("config", "--get", name)
 
     @property
+    def version(self) -> str:
+        return (self._line("version") or "").removeprefix("git version ")
+
+    def attributes(self, path: str, *names: str) -> dict[str, str]:
+        """Return what git's attributes say of a path, from every file that sets some."""
+        fields = split_paths(self.run("check-attr", "-z", *names, "--", path))
+        return dict(zip(fields[1::3], fields[2::3], strict=True))
+
+    def is_ignored(self, path: str) -> bool:
+        """Whether an untracked file at ``path`` would be left out by ``git add``."""
+        return self._try("check-ignore", "--quiet", "--no-index", "--", path) is not None
+
+    @property
     def hooks_dir(self) -> Path:
         found = self._line("rev-parse", "--path-format=absolute", "--git-path", "hooks")
         return _folder(found or str(self.git_dir / "hooks"))

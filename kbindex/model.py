@@ -39,6 +39,17 @@ class Audit:
 
 
 @dataclass(frozen=True, slots=True)
+class Finding:
+    """What an examination of the set-up found."""
+
+    check: str
+    status: str
+    """ok | warning | error"""
+    message: str
+    remedy: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Frontmatter:
     """What the YAML block of a document says; ``end`` is where the body begins (0: no block)."""
 
@@ -130,6 +141,16 @@ class EmbedderIdentity:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """The server that vectors came from; empty for an embedder that runs in the process."""
+
+    server: str = ""
+    """Its name and version at the time of the build."""
+    canaries: tuple[str, ...] = ()
+    """Vectors of fixed texts, packed: they tell whether a server computes as that one did."""
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
     """What made the vectors and the boundaries of an index; stands in ``recipe.json``."""
 
@@ -142,6 +163,8 @@ class Recipe:
     needs: str = "0.1.0"
     """The first version of kbindex that can make it."""
     dtype: str = "float16"
+    origin: Origin = Origin()
+    """Says nothing about which vectors are comparable: that is the identity's matter."""
 
 
 @dataclass(frozen=True, slots=True)

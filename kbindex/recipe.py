@@ -10,13 +10,13 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 
 from kbindex.config import Config
 from kbindex.errors import DamagedIndexError, OlderFormatError, RecipeError
 from kbindex.layout import LFS_POINTER, POINTER_REASON
-from kbindex.model import EmbedderIdentity, Recipe
+from kbindex.model import EmbedderIdentity, Origin, Recipe
 
 FORMAT = 1
 """The format on disk that this version reads and writes (bundle/reference/recipe-json.md)."""
@@ -34,6 +34,8 @@ of all, so that older ones can name it as what they are lacking."""
 _FIRST = "0.1.0"
 
 TOKENIZER = "cl100k_base"
+
+NO_ORIGIN = Origin()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ def versions() -> tuple[int, int, int]:
     return FORMAT, CHUNKER_VERSION, COMPOSITION_VERSION
 
 
-def wanted_recipe(config: Config, embedder: EmbedderIdentity) -> Recipe:
+def wanted_recipe(config: Config, embedder: EmbedderIdentity, origin: Origin = NO_ORIGIN) -> Recipe:
     """Return the recipe that a configuration and this version of kbindex make."""
     return Recipe(
         embedder=embedder,
@@ -63,12 +65,13 @@ def wanted_recipe(config: Config, embedder: EmbedderIdentity) -> Recipe:
         chunker=CHUNKER_VERSION,
         composition=COMPOSITION_VERSION,
         needs=NEEDS,
+        origin=origin,
     )
 
 
 def render_recipe(recipe: Recipe) -> str:
     """Return the text of ``recipe.json``; equal recipes give equal bytes."""
-    content = {
+    content: dict[str, object] = {
         "format": recipe.format,
         **({} if recipe.needs == _FIRST else {"needs": recipe.needs}),
         "chunker": {
@@ -80,6 +83,8 @@ def render_recipe(recipe: Recipe) -> str:
         "composition": {"version": recipe.composition},
         "embedder": {**asdict(recipe.embedder), "dtype": recipe.dtype},
     }
+    if recipe.origin != NO_ORIGIN:
+        content["origin"] = asdict(recipe.origin)
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -116,8 +121,9 @@ def parse_recipe(text: str, path: str) -> Recipe:
             composition=int(content["composition"]["version"]),
             needs=str(content.get("needs", _FIRST)),
             dtype=dtype,
+            origin=_parse_origin(content.get("origin", {})),
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedIndexError(path, f"lacks or garbles a field ({error})") from None
     if render_recipe(recipe) != text:
         raise DamagedIndexError(path, "was rewritten: line ends, fields or their order are others")
@@ -153,6 +159,13 @@ def _upgrade(needs: object) -> str:
     return f"pip install 'kbindex>={needs}'" if known else "pip install --upgrade kbindex"
 
 
+def _parse_origin(content: dict[str, object]) -> Origin:
+    canaries = content.get("canaries", [])
+    if not isinstance(canaries, list):
+        raise TypeError("the canaries are no list")
+    return Origin(str(content.get("server", "")), tuple(map(str, canaries)))
+
+
 def _is_sane(identity: EmbedderIdentity) -> bool:
     fields = asdict(identity)
     dimension = fields.pop("dimension")
@@ -169,10 +182,20 @@ def compare_recipes(before: Recipe, after: Recipe) -> list[RecipeChange]:
     differing = [part for part in fields_before if fields_before[part] != fields_after[part]]
     if "embedder" in differing:
         differing = [part for part in differing if part not in _OF_THE_MODEL]
-    return [
+    changes = [
         RecipeChange(part, *_in_words(part, fields_before[part], fields_after[part]))
         for part in differing
     ]
+    one, other = before.embedder.digest, after.embedder.digest
+    if one != other and weights(one) == weights(other):
+        servers = (recipe.origin.server or "a server" for recipe in (before, after))
+        changes.append(RecipeChange("embedder's computation, of the same weights", *servers))
+    return changes
+
+
+def weights(digest: str) -> str:
+    """Return the digest of the weights alone, without the mark of a server that computes apart."""
+    return digest.split("+", 1)[0]
 
 
 def name_changes(changes: Iterable[RecipeChange]) -> str:
@@ -203,6 +226,7 @@ def _as_far_as_they_differ(before: str, after: str) -> tuple[str, str]:
 
 def _flatten(recipe: Recipe) -> dict[str, object]:
     fields = asdict(recipe.embedder)
+    fields["digest"] = weights(recipe.embedder.digest)
     name = {"embedder": recipe.embedder.name}
     rest = {f"embedder {n}": v for n, v in fields.items() if n not in ("provider", "model")}
     return (
@@ -233,7 +257,8 @@ def _identity_digest(identity: EmbedderIdentity) -> str:
 
 def recipe_id(recipe: Recipe) -> str:
     """Return a name for everything that decides whether an outline is valid: 16 hex digits."""
-    return hashlib.sha256(render_recipe(recipe).encode()).hexdigest()[:16]
+    content = render_recipe(replace(recipe, origin=NO_ORIGIN))
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
 def key_of(identity: EmbedderIdentity, shown: str) -> str:

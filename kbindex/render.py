@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from kbindex.formats import Format, printable
-from kbindex.model import SEPARATOR, Answer, Audit, Hit, Problem
+from kbindex.model import SEPARATOR, Answer, Audit, Finding, Hit, Problem
 
 _SCORE_DIGITS = 4
 _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -249,3 +250,22 @@ def _fact_lines(facts: Mapping[str, Any], indent: str) -> Iterable[str]:
             yield from (f"{indent}  {printable(str(item))}" for item in value)
         else:
             yield f"{label} {'unknown' if value is None else printable(str(value))}"
+
+
+# doctor
+
+
+def render_findings(findings: Sequence[Finding], form: Format) -> str:
+    """Return what ``doctor`` found as text or as JSON."""
+    if form == Format.JSON:
+        is_healthy = all(finding.status != "error" for finding in findings)
+        listed = [
+            {k: v for k, v in asdict(finding).items() if v is not None} for finding in findings
+        ]
+        return to_json({"healthy": is_healthy, "findings": listed})
+    lines = []
+    for finding in findings:
+        lines.append(f"{finding.status:<8} {finding.check}: {printable(finding.message)}")
+        if finding.remedy:
+            lines.append(f"         remedy: {printable(finding.remedy)}")
+    return "\n".join(lines)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath as PurePath
 
 from kbindex.config import FILE_NAME, PYPROJECT, Config, load_config
-from kbindex.errors import DamagedIndexError
+from kbindex.errors import DamagedIndexError, RecipeError
 from kbindex.git import Git, is_regular
 from kbindex.layout import (
     OUTLINE_SUFFIX,
@@ -49,6 +49,14 @@ def read_recipe(git: Git, snapshot: Snapshot, config: Config) -> Recipe | None:
             )
         return None
     return parse_recipe(git.read_blob(snapshot.recipe).decode("utf-8", "replace"), path)
+
+
+def find_recipe(git: Git, snapshot: Snapshot, config: Config) -> Recipe | None:
+    """Return the recipe of a snapshot, ``None`` where there is none that can be used."""
+    try:
+        return read_recipe(git, snapshot, config)
+    except (DamagedIndexError, RecipeError):
+        return None
 
 
 def commit_trees(git: Git, commits: Iterable[str]) -> list[str]:

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kbindex.canonical import find_deviation
+from kbindex.choose import expected_identity
 from kbindex.chunk import Limits
 from kbindex.committed import SourceRows, read_source, sources
 from kbindex.config import Config
-from kbindex.embed import load_embedder
 from kbindex.errors import DamagedIndexError, KbindexError, RecipeError
 from kbindex.git import Git
 from kbindex.layout import RECIPE
@@ -104,7 +104,7 @@ def _recipe(git: Git, config: Config, snapshot: Snapshot, problems: list[Problem
         return None
     try:
         refuse_newer(stored)
-        wanted = wanted_recipe(config, load_embedder(config.embedder).identity)
+        wanted = wanted_recipe(config, expected_identity(config, stored.embedder))
     except KbindexError as error:
         problems.append(Problem("recipe-mismatch", path, error.message, remedy=error.remedy))
         return stored

@@ -154,9 +154,15 @@ def count_calls(repo: Repo, scratch: Path, *arguments: str, **variables: str) ->
 
 @pytest.fixture
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A process environment with a home of its own and our ``kbindex`` first on PATH."""
+    return make_environment(tmp_path_factory)
+
+
+def make_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return a process environment with a home of its own and our ``kbindex`` first on PATH."""
     home = tmp_path_factory.mktemp("home")
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("GIT_", "KBINDEX_"))}
+    kept = {
+        k: v for k, v in os.environ.items() if not k.startswith(("GIT_", "KBINDEX_", "OLLAMA_"))
+    }
     path = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}"
     scratch = tmp_path_factory.mktemp("scratch")  # what a killed run leaves stays in here
     cache = {

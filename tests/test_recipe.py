@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbindex import __version__
+from kbindex.config import Config
 from kbindex.errors import DamagedIndexError, ExitCode, RecipeError
-from kbindex.model import EmbedderIdentity, Recipe
+from kbindex.model import EmbedderIdentity, Origin, Recipe
 from kbindex.recipe import (
     FORMAT,
     NEEDS,
@@ -24,6 +25,7 @@ from kbindex.recipe import (
     recipe_id,
     refuse_newer,
     render_recipe,
+    wanted_recipe,
 )
 
 PATH = ".kbindex/recipe.json"
@@ -331,3 +333,26 @@ def test_a_recipe_that_another_program_rewrote_is_damage(change: Callable[[str],
     with pytest.raises(DamagedIndexError) as caught:
         parse_recipe(text, PATH)
     assert "kbindex update" in (caught.value.remedy or "")
+
+
+ORIGIN = Origin("ollama 0.12.3", ("AAAA", "BBBB"))
+
+
+def test_the_origin_is_written_and_read_again() -> None:
+    recipe = wanted_recipe(Config(), IDENTITY, ORIGIN)
+    assert parse_recipe(render_recipe(recipe), "recipe.json") == recipe
+    assert "origin" not in render_recipe(wanted_recipe(Config(), IDENTITY))
+
+
+def test_the_origin_decides_neither_keys_nor_outlines() -> None:
+    plain, made = wanted_recipe(Config(), IDENTITY), wanted_recipe(Config(), IDENTITY, ORIGIN)
+    assert recipe_id(plain) == recipe_id(made)
+    assert compare_recipes(plain, made) == []
+
+
+@pytest.mark.parametrize("origin", ["[]", '{"canaries": 3}', '"x"'])
+def test_a_garbled_origin_is_damage(origin: str) -> None:
+    text = render_recipe(wanted_recipe(Config(), IDENTITY, ORIGIN))
+    content = json.loads(text) | {"origin": json.loads(origin)}
+    with pytest.raises(DamagedIndexError):
+        parse_recipe(json.dumps(content), "recipe.json")

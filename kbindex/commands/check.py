@@ -5,12 +5,13 @@ Nor does it embed anything, unless a sample is to be audited.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 from kbindex.audit import audit
+from kbindex.choose import open_embedder
 from kbindex.console import note, put
-from kbindex.embed import load_embedder
 from kbindex.errors import ExitCode
 from kbindex.formats import Format
 from kbindex.layout import document_of_outline
@@ -63,7 +64,7 @@ def _audit(
     repository: Repository, snapshot: Snapshot, verdict: Verdict, n_chunks: int
 ) -> Audit | None:
     """Audit a sample; ``None``, said on stderr, where the index is not that of our embedder."""
-    embedder = load_embedder(repository.config.embedder)
+    embedder = open_embedder(repository.config, verdict.recipe, repository.cache_dir, os.environ)
     if verdict.recipe is None or verdict.recipe.embedder != embedder.identity:
         note("nothing was audited: the index is not that of the configured embedder")
         return None

@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import stat
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
 
 from kbindex.build import Options
+from kbindex.choose import open_embedder
 from kbindex.commands.update import mention_problems, render_report, run_update
 from kbindex.config import FILE_NAME, PYPROJECT, Config, load_config
 from kbindex.console import note, put
-from kbindex.embed import load_embedder
 from kbindex.errors import ExitCode, NoBundleError, UsageError
 from kbindex.git import Git
+from kbindex.hooks import (
+    HOOK_TYPES,
+    KEPT_SUFFIX,
+    PRE_COMMIT_CONFIG,
+    SHIM_MARK,
+    framework_entry,
+    shim,
+)
 from kbindex.repository import Repository, open_repository
-
-PRE_COMMIT_CONFIG = ".pre-commit-config.yaml"
-HOOK_TYPES = ("pre-commit", "pre-merge-commit", "post-commit", "pre-push")
-_SHIM_MARK = "# kbindex hook"
-_KEPT_SUFFIX = ".before-kbindex"
-_REQUIRE_PROGRAM = """\
-if ! command -v kbindex >/dev/null; then
-  echo "kbindex is not on PATH: activate its environment, or go without it by --no-verify" >&2
-  exit 1
-fi
-"""
+from kbindex.snapshot import find_recipe, read_staged_snapshot
 
 
 @dataclass(frozen=True)
@@ -45,12 +44,14 @@ def init(directory: Path | None, options: InitOptions) -> ExitCode:
     """Write configuration and hooks, build the index, stage it, and say what comes next."""
     git = Git(directory)
     if options.embedder is not None:
-        load_embedder(options.embedder)  # before anything is written
+        _require_embedder(
+            git, replace(open_repository(directory).config, embedder=options.embedder)
+        )
     if options.bundle is not None and not (git.root / options.bundle).is_dir():
         raise NoBundleError(options.bundle.strip("/"))
     written = _configure(git, options)
     repository = open_repository(directory)
-    load_embedder(repository.config.embedder)
+    _require_embedder(git, repository.config)
     hooks = options.hooks or _default_hooks(git)
     report, problems = _build(repository)
     if hooks == "pre-commit":
@@ -64,6 +65,12 @@ def init(directory: Path | None, options: InitOptions) -> ExitCode:
     put(report)
     put(f"next: git add {repository.config.bundle} && git commit -m 'Add the search index'")
     return ExitCode.NEGATIVE if problems else ExitCode.OK
+
+
+def _require_embedder(git: Git, config: Config) -> None:
+    """Raise what is wrong with an embedder before anything is written."""
+    stored = find_recipe(git, read_staged_snapshot(git, config), config)
+    _ = open_embedder(config, stored, Repository(git, config).cache_dir, os.environ).identity
 
 
 def _build(repository: Repository) -> tuple[str, bool]:
@@ -123,22 +130,6 @@ def _default_hooks(git: Git) -> str:
     return "pre-commit" if (git.root / PRE_COMMIT_CONFIG).exists() else "native"
 
 
-def framework_entry(indent: str = "  ") -> str:
-    """Return the entry of ``.pre-commit-config.yaml`` that runs our hooks."""
-    lines = ["- repo: local", "  hooks:"]
-    for stage in HOOK_TYPES:
-        lines += [
-            f"    - id: kbindex-{stage}",
-            f"      name: kbindex {stage}",
-            f"      entry: kbindex hook {stage}",
-            "      language: system",
-            f"      stages: [{stage}]",
-            "      always_run: true",
-            "      pass_filenames: false",
-        ]
-    return "".join(f"{indent}{line}\n" for line in lines)
-
-
 def _set_up_framework(git: Git) -> list[str]:
     """Add our entry to the framework's configuration and install its hooks."""
     file = git.root / PRE_COMMIT_CONFIG
@@ -196,30 +187,15 @@ def _with_entry(before: str | None, index_prefix: str) -> str:
     )
 
 
-def shim(name: str) -> str:
-    """Return the shell script that git runs as the hook ``name``."""
-    head = f"#!/bin/sh\n{_SHIM_MARK}: {name}. A hook that was here before runs first.\n"
-    head += f'before="$0{_KEPT_SUFFIX}"\n{_REQUIRE_PROGRAM}'
-    if name == "pre-push":  # git tells what is pushed on stdin, and both want to read it
-        return head + (
-            "pushed=$(cat)\n"
-            'if [ -x "$before" ]; then printf \'%s\\n\' "$pushed" | "$before" "$@" || exit $?; fi\n'
-            f'printf \'%s\\n\' "$pushed" | kbindex hook {name} "$@"\n'
-        )
-    return head + (
-        f'if [ -x "$before" ]; then "$before" "$@" || exit $?; fi\nexec kbindex hook {name} "$@"\n'
-    )
-
-
 def _install_shims(git: Git) -> None:
     """Install a shim for each hook; one that is there is kept and runs first."""
     folder = git.hooks_dir
     folder.mkdir(parents=True, exist_ok=True)
     for name in HOOK_TYPES:
         file = folder / name
-        if file.exists() and _SHIM_MARK not in file.read_text(errors="replace"):
+        if file.exists() and SHIM_MARK not in file.read_text(errors="replace"):
             if "kbindex hook" in file.read_text(errors="replace"):
                 continue  # our own hooks/ folder through core.hooksPath
-            file.rename(file.with_name(name + _KEPT_SUFFIX))
+            file.rename(file.with_name(name + KEPT_SUFFIX))
         file.write_text(shim(name), encoding="utf-8")
         file.chmod(file.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from kbindex.build import Build, Options, Report
+from kbindex.choose import open_embedder
 from kbindex.config import FILE_NAME, PYPROJECT, Config
 from kbindex.console import note, put
-from kbindex.embed import load_embedder
 from kbindex.errors import ExitCode, NoBundleError
 from kbindex.git import Git
 from kbindex.model import Problem
@@ -18,7 +19,7 @@ from kbindex.progress import progress_on
 from kbindex.publish import stage_changes, write_changes
 from kbindex.repository import Repository, open_repository, repository_at, write_lock
 from kbindex.settle import settle_index
-from kbindex.snapshot import read_snapshot
+from kbindex.snapshot import find_recipe, read_snapshot
 from kbindex.view import discard_view
 
 
@@ -99,7 +100,8 @@ def _run(repository: Repository, tree: str, options: Options, stage: bool) -> Ou
     snapshot = read_snapshot(git, tree, config)
     if not snapshot.documents and not snapshot.has_index:
         raise NoBundleError(config.bundle)
-    embedder = load_embedder(config.embedder)
+    stored = find_recipe(git, snapshot, config)
+    embedder = open_embedder(config, stored, repository.cache_dir, os.environ)
     with repository.cache() as cache, progress_on(sys.stderr) as progress:
         changes, report = Build(git, config, snapshot, embedder, cache, options, progress).run()
         if options.re_embed and not options.dry_run:

@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbindex.errors import UsageError
-from kbindex.model import EmbedderIdentity
+from kbindex.model import EmbedderIdentity, Origin
 
 BUILTIN = "builtin"
 HASH = "hash"
+PORTABLE = "portable"
+OLLAMA = "ollama"
 
 
 class Embedder(Protocol):
@@ -20,6 +22,10 @@ class Embedder(Protocol):
 
     @property
     def identity(self) -> EmbedderIdentity: ...
+
+    @property
+    def origin(self) -> Origin:
+        """The server that it is, empty for an embedder in this process."""
 
     @property
     def max_tokens(self) -> int:
@@ -30,19 +36,23 @@ class Embedder(Protocol):
         """The weight of its similarities beside BM25 (bundle/concepts/hybrid-search.md)."""
 
     def count_tokens(self, text: str) -> int:
-        """Return its own tokens of a document text, prefix and special tokens included."""
+        """Return its own tokens of a document text, prefix and special tokens included.
+
+        Where only a server can count them, the least there can be: the rest is TooLongError.
+        """
 
     def embed_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return unit vectors ``(n_texts, dimension)``."""
+        """Return unit vectors ``(n_texts, dimension)``. Raises EmbeddingError, NoEmbedderError."""
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
-        """Return a unit vector ``(dimension,)``."""
+        """Return a unit vector ``(dimension,)``. Raises NoEmbedderError."""
 
 
 def load_embedder(name: str) -> Embedder:
-    """Return the embedder that the configuration names.
+    """Return the embedder of that name which runs in this process.
 
-    Raises UsageError for an unknown name, NoEmbedderError if it can't be loaded here.
+    Raises UsageError for an unknown name. What can't be loaded here raises NoEmbedderError when
+    it is first asked for a vector.
     """
     if name == BUILTIN:
         from kbindex.embed.builtin import BuiltinEmbedder
@@ -52,6 +62,11 @@ def load_embedder(name: str) -> Embedder:
         from kbindex.embed.hashing import HashEmbedder
 
         return HashEmbedder()
+    if name == PORTABLE:
+        from kbindex.embed.portable import PortableEmbedder
+
+        return PortableEmbedder()
     raise UsageError(
-        f"unknown embedder '{name}'", f"set embedder to '{BUILTIN}' (the default) or '{HASH}'"
+        f"unknown embedder '{name}'",
+        f"set embedder to '{BUILTIN}' (the default), '{OLLAMA}:MODEL', '{PORTABLE}' or '{HASH}'",
     )

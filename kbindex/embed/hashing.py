@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kbindex.model import EmbedderIdentity
+from kbindex.model import EmbedderIdentity, Origin
 
 _WORD = re.compile(r"\w+")
 _DIMENSION = 256
@@ -22,6 +22,7 @@ class HashEmbedder:
     """Words hashed into 256 signed buckets; equal texts give equal vectors, everywhere."""
 
     identity = EmbedderIdentity("hash", "feature-hashing", "crc32-v1", _DIMENSION)
+    origin = Origin()
     max_tokens = 8192
     dense_weight = 0.2
 

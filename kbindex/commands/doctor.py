@@ -1,0 +1,34 @@
+"""``kbindex doctor``: examines the set-up, and approves servers outside any repository."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kbindex.approvals import approve_origin
+from kbindex.console import note, put
+from kbindex.embed.hosts import parse_server
+from kbindex.errors import ExitCode
+from kbindex.examine import examine
+from kbindex.formats import Format
+from kbindex.render import render_findings
+from kbindex.repository import open_repository
+
+
+def doctor(directory: Path | None, form: Format) -> ExitCode:
+    """Print what is found; exit 1 if anything has to be mended."""
+    findings = list(examine(open_repository(directory)))
+    put(render_findings(findings, form))
+    is_healthy = all(finding.status != "error" for finding in findings)
+    return ExitCode.OK if is_healthy else ExitCode.NEGATIVE
+
+
+def trust_host(host: str) -> ExitCode:
+    """Let the configuration of any repository send text to ``host``. Needs no repository."""
+    server = parse_server(host)
+    if server.is_loopback:
+        note(f"{server.origin} is this machine and needs no approval")
+        return ExitCode.OK
+    file = approve_origin(os.environ, server.origin)
+    put(f"approved: {server.origin}   (in {file}; remove the line to take it back)")
+    return ExitCode.OK
