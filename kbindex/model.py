@@ -232,6 +232,22 @@ class DocumentState:
 
 
 @dataclass(frozen=True, slots=True)
+class ViewChunk:
+    """The columns of a chunk in the view, from its ordinal to its text but its slot, and terms."""
+
+    columns: tuple[object, ...]
+    terms: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ViewDocument:
+    """The columns of a document in the view, and its chunks."""
+
+    columns: tuple[object, ...]
+    chunks: tuple[ViewChunk, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
     """A passage that answers a query, with its citation."""
 

@@ -12,6 +12,7 @@ from kbindex.committed import load_committed
 from kbindex.compose import compose
 from kbindex.config import Config
 from kbindex.git import Git, decode_path, encode_path
+from kbindex.indexed import IndexedDocument, view_document
 from kbindex.language import AUTO, NONE, detect_language, named_language
 from kbindex.model import Entry, Frontmatter, Recipe, Snapshot
 from kbindex.okf import document_type, parse, parse_frontmatter
@@ -21,7 +22,7 @@ from kbindex.recipe import identity_id, recipe_id, render_recipe
 from kbindex.repository import Repository
 from kbindex.snapshot import read_recipe
 from kbindex.tokens import count_tokens, token_starts
-from kbindex.view import IndexedDocument, View
+from kbindex.view import View
 from kbindex.words import read_words
 
 _ENOUGH = 20_000
@@ -56,7 +57,8 @@ def refresh_view(repository: Repository, snapshot: Snapshot, view: View, state: 
         "recipe": render_recipe(recipe),
         "unreadable": json.dumps(sorted(changed.keys() - read)),
     }
-    view.replace(made_by, identity, about, gone, documents, vectors, recipe.embedder.dimension)
+    columns = (view_document(document, made_by) for document in documents)
+    view.replace(identity, about, gone, columns, vectors, recipe.embedder.dimension)
 
 
 def _documents(

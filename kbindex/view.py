@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kbindex.anchors import Anchors
-from kbindex.model import Chunk, Entry, Frontmatter
-from kbindex.terms import stored_terms
+from kbindex.model import ViewDocument
 
 _SCHEMA_VERSION = 2
 _SCHEMA = """
@@ -44,24 +41,6 @@ CREATE VIRTUAL TABLE words USING fts5 (
 _NO_SLOT = -1
 _SPARE_SLOTS = 2048
 """Dead vectors that may lie in the matrix beyond as many as there are live ones."""
-
-
-@dataclass(frozen=True)
-class IndexedDocument:
-    """A document to put into the view."""
-
-    path: bytes
-    blob: str
-    outline: str | None
-    stale: str | None
-    """Why its outline doesn't stand; ``None`` when it does."""
-    text: str
-    frontmatter: Frontmatter
-    title: str | None
-    type: str | None
-    language: str | None
-    entries: Sequence[Entry]
-    chunks: Sequence[Chunk]
 
 
 class DamagedView(Exception):
@@ -150,11 +129,10 @@ class View:
 
     def replace(
         self,
-        recipe: str,
         embedder: str,
         about: Mapping[str, str],
         gone: Iterable[int],
-        documents: Iterable[IndexedDocument],
+        documents: Iterable[ViewDocument],
         vectors: Mapping[str, NDArray[np.float16]],
         dimension: int,
     ) -> None:
@@ -167,7 +145,7 @@ class View:
             for number in gone:
                 self._remove(number)
             for document in documents:
-                self._add(document, recipe)
+                self._add(document)
             self._assign_slots(vectors, dimension)
             self._pack_arrays()
             self._count()
@@ -191,44 +169,17 @@ class View:
         self.db.execute("DELETE FROM chunk WHERE document = ?", (number,))
         self.db.execute("DELETE FROM document WHERE id = ?", (number,))
 
-    def _add(self, document: IndexedDocument, recipe: str) -> None:
-        headings = list(_headings(document))
-        matter = document.frontmatter
+    def _add(self, document: ViewDocument) -> None:
         number = self.db.execute(
-            "INSERT INTO document VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                document.path,
-                document.blob,
-                document.outline,
-                recipe,
-                document.stale,
-                document.title,
-                document.type,
-                matter.status,
-                json.dumps(matter.tags),
-                document.language,
-                json.dumps(headings),
-                "; ".join(f"line {line}: {message}" for line, message in matter.problems),
-            ),
+            f"INSERT INTO document VALUES (NULL, {_marks(document.columns)})", document.columns
         ).lastrowid
-        title = stored_terms(document.title or "", document.language)
-        for ordinal, (row, heading, shown, text) in enumerate(_chunk_rows(document, headings)):
-            if row is None:
-                continue
-            chunk = self.db.execute(
-                "INSERT INTO chunk VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (number, ordinal, *row, _NO_SLOT, text),
-            ).lastrowid
-            parts = [title, *(stored_terms(words, document.language) for words in (heading, shown))]
+        for chunk in document.chunks:
+            row = (number, *chunk.columns[:-1], _NO_SLOT, chunk.columns[-1])
+            added = self.db.execute(f"INSERT INTO chunk VALUES (NULL, {_marks(row)})", row)
             self.db.execute(
                 "INSERT INTO words (rowid, title, heading, text, beside, accented)"
                 " VALUES (?, ?, ?, ?, ?, ?)",
-                (
-                    chunk,
-                    *(part.stems for part in parts),
-                    " ".join(part.beside for part in parts),
-                    " ".join(part.accented for part in parts),
-                ),
+                (added.lastrowid, *chunk.terms),
             )
 
     def _assign_slots(self, vectors: Mapping[str, NDArray[np.float16]], dimension: int) -> None:
@@ -310,62 +261,8 @@ class View:
                 file.unlink(missing_ok=True)
 
 
-def _headings(document: IndexedDocument) -> Iterator[tuple[int, str, str, int]]:
-    """Yield (level, text, anchor, char_start) of each heading that opens a section."""
-    from kbindex.okf import nested_headings  # brings a Markdown parser, which a query can spare
-
-    anchors = Anchors()
-    nested = iter([*nested_headings(document.text), (len(document.text), "")])
-    at, text = next(nested)
-    for entry in document.entries:
-        region = entry.region
-        if region.opens in ("0", "t"):
-            continue
-        while at < region.char_start:
-            anchors.add(text)
-            at, text = next(nested)
-        yield int(region.opens), region.heading, anchors.add(region.heading), region.char_start
-
-
-def _chunk_rows(
-    document: IndexedDocument, headings: Sequence[tuple[int, str, str, int]]
-) -> Iterator[tuple[tuple[object, ...] | None, str, str, str]]:
-    """Yield the columns of each region's chunk, its headings, the text to search, and the text.
-
-    ``None`` stands for a region that is not embedded.
-    """
-    text = document.text
-    line_starts = (
-        np.flatnonzero(np.frombuffer(text.encode("utf-32-le"), np.uint32) == ord("\n")) + 1
-    )
-    anchors = {start: anchor for _, _, anchor, start in headings}
-    anchor: str | None = None
-    for entry, made in zip(document.entries, document.chunks, strict=True):
-        region = entry.region
-        anchor = anchors.get(region.char_start, anchor) if made.heading_path else None
-        # A heading without words, or without an anchor, addresses no section.
-        path = made.heading_path if anchor and made.heading_path[-1] else ()
-        if made.shown is None:
-            yield None, "", "", ""
-            continue
-        is_metadata = region.char_end <= document.frontmatter.end
-        start, end = (
-            (0, document.frontmatter.end) if is_metadata else (region.char_start, region.char_end)
-        )
-        first, last = np.searchsorted(line_starts, (start, max(end - 1, start)), side="right") + 1
-        row = (
-            start,
-            end,
-            int(first),
-            int(last),
-            region.n_tokens,
-            json.dumps(path),
-            anchor if path else None,
-            bytes.fromhex(entry.key),
-        )
-        # Of a frontmatter the values are searched, the text is YAML.
-        searched = made.shown if is_metadata else text[start:end]
-        yield row, " ".join(made.heading_path), searched, text[start:end]
+def _marks(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))
 
 
 def discard_view(folder: Path) -> None:

@@ -61,6 +61,7 @@ CORE = {
     "language",
     "stopwords",
     "terms",
+    "indexed",
     "evaluate",
     "budget",
     "difference",
