@@ -64,11 +64,15 @@ def read_words(text: str) -> Words:
     inline: list[str] = []
     beside: list[str] = []
     for found in _COMPOUND.finditer(_RUN.sub(" ", text)):
-        pieces = _pieces(found[0])
+        compound = found[0]
+        if compound.islower() and compound.isalpha():  # nearly all: one plain word
+            inline.append(compound)
+            continue
+        pieces = _pieces(compound)
         for piece in pieces:
             inline.append(piece.lower())
             beside += _humps(piece)
-        beside += _joined(found[0], pieces)
+        beside += _joined(compound, pieces)
     pairs = [pair for run in _RUN.findall(text) for pair in _pairs(run)]
     return Words(tuple(inline), tuple(beside), tuple(pairs))
 
@@ -136,6 +140,8 @@ def _pieces(compound: str) -> list[str]:
 
 
 def _humps(piece: str) -> list[str]:
+    if piece[1:].islower():
+        return []
     parts = _HUMP.split(piece)
     return [part.lower() for part in parts if len(part) > 1] if len(parts) > 1 else []
 
