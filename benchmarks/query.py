@@ -134,6 +134,7 @@ def lancedb_table(clone: Path, folder: Path) -> int:
     """Write the same rows with their text into a table with a native FTS index."""
     import lancedb
     import pyarrow as pa
+    from lancedb.index import FTS
 
     from kbindex.current import use_view
     from kbindex.repository import open_repository
@@ -147,7 +148,7 @@ def lancedb_table(clone: Path, folder: Path) -> int:
     vector = pa.FixedSizeListArray.from_arrays(pa.array(matrix.reshape(-1)), matrix.shape[1])
     columns = {"id": [i for i, _ in texts], "text": [t for _, t in texts], "vector": vector}
     table = lancedb.connect(folder).create_table("chunks", pa.table(columns))
-    table.create_fts_index("text", use_tantivy=False)
+    table.create_index("text", config=FTS())
     return int(matrix.shape[1])
 
 

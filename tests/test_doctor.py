@@ -121,7 +121,7 @@ def test_a_damaged_recipe_is_found(indexed: Repo) -> None:
 def test_another_embedder_than_the_index_is_found(indexed: Repo) -> None:
     finding = findings(indexed, KBINDEX_EMBEDDER="builtin")["identity"]
     assert finding["status"] == "error"
-    assert "embedder provider: hash → builtin" in finding["message"]
+    assert "embedder: hash/feature-hashing → builtin/" in finding["message"]
     assert "kbindex update" in finding["remedy"]
 
 

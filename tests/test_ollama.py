@@ -68,7 +68,7 @@ def embed_all(embedder: Embedder, texts: list[str], folder: Path) -> Embedded:
     """Embed as a build does; the key of a text is its number."""
     named = {f"{i:032x}": Text(text, f"doc{i}.md") for i, text in enumerate(texts)}
     with Cache(folder) as cache:
-        return embed_texts(embedder, named, cache, lambda _done, _total: None)
+        return embed_texts(embedder, named, cache.replace_vectors, lambda _done, _total: None)
 
 
 def recipe_of(embedder: Embedder) -> Recipe:

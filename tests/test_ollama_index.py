@@ -346,10 +346,10 @@ def swap_computation(server: FakeOllama) -> dict[str, str]:
     [
         (swap_digest, "embedder digest: sha256:"),
         (swap_dimension, "embedder dimension: 256 → 128"),
-        (swap_model, "embedder model: toy → other"),
-        (swap_model_with_server_down, "embedder model: toy → other"),
-        (swap_provider, "embedder provider: ollama → hash"),
-        (swap_prefix, "embedder query_prefix:  → query: "),
+        (swap_model, "embedder: ollama/toy → ollama/other"),
+        (swap_model_with_server_down, "embedder: ollama/toy → ollama/other"),
+        (swap_provider, "embedder: ollama/toy → hash/feature-hashing"),
+        (swap_prefix, 'embedder query_prefix: "" → "query: "'),
         (
             swap_computation,
             "embedder's computation, of the same weights: ollama 0.12.3 → ollama 0.99.0",
@@ -404,7 +404,7 @@ def test_an_upgraded_server_that_computes_otherwise_is_another_embedder(
     swap_computation(server)
     library.write(PLAIN, "Another paragraph.\n")
     named = "embedder's computation, of the same weights: ollama 0.12.3 → ollama 0.99.0"
-    assert f"the index was made with another recipe ({named})" in commit_fails(library)
+    assert f"the index was made with another recipe: {named}" in commit_fails(library)
     done = library.kbindex("update")
     assert done.code == 0, done.err
     assert f"recipe: {named}\n" in done.out
