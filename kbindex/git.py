@@ -60,9 +60,10 @@ def encode_path(path: str) -> bytes:
 class Git:
     """One repository, as seen from one work tree (or a bare one: ``root`` is its git dir)."""
 
-    def __init__(self, directory: Path | None = None) -> None:
+    def __init__(self, directory: Path | None = None, *, made_in: Path | None = None) -> None:
         """Find the repository of ``directory``, or of the current one and git's environment.
 
+        With ``made_in``, a git dir there is made for ``directory``, which holds no repository.
         Raises NotARepositoryError.
         """
         if shutil.which("git") is None:
@@ -75,6 +76,9 @@ class Git:
         if not start.is_dir():
             raise NotARepositoryError(str(start))
         self._cwd = start
+        if made_in is not None:
+            self._environment |= {"GIT_DIR": str(made_in), "GIT_WORK_TREE": str(start)}
+            self.run("-c", "init.templateDir=", "init", "--quiet")
         found = self._try(
             "rev-parse",
             "--path-format=absolute",

@@ -12,7 +12,7 @@ from pathlib import Path
 from kbindex import __version__
 from kbindex.cache import Cache
 from kbindex.config import FILE_NAME, PYPROJECT, Config, load_config
-from kbindex.errors import NoBundleError, NoIndexError, RefusedError
+from kbindex.errors import NoBundleError, NoIndexError, NotARepositoryError, RefusedError
 from kbindex.git import Git
 from kbindex.model import Snapshot
 from kbindex.recipe import versions
@@ -76,8 +76,19 @@ def write_lock(git: Git) -> Iterator[None]:
 
 
 def open_repository(directory: Path | None) -> Repository:
-    """Return the repository with the configuration of its work tree."""
-    git = Git(directory)
+    """Return the repository with the configuration of its work tree.
+
+    A folder with an index that is no repository is read as if it were one.
+    """
+    try:
+        git = Git(directory)
+    except NotARepositoryError:
+        from kbindex.exported import open_exported
+
+        exported = open_exported(directory)
+        if exported is None:
+            raise
+        git = exported
     texts = [_read(git.root / name) for name in (FILE_NAME, PYPROJECT)]
     return Repository(git, load_config(texts[0], texts[1], os.environ))
 

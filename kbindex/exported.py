@@ -1,0 +1,95 @@
+"""A folder with an index that is no repository: an archive of one, unpacked.
+
+Everything that reads an index reads it from git. So such a folder gets a git dir of its own, in the
+user's cache, that takes its files as they are; nothing in the folder itself is written.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from kbindex.config import FILE_NAME, PYPROJECT, load_config
+from kbindex.errors import GitError, KbindexError
+from kbindex.git import Git
+from kbindex.layout import RECIPE
+
+_ATTRIBUTES = "* -text -eol -ident -filter -working-tree-encoding\n"
+"""Each file is what its bytes are: attributes in the folder may name programs to run."""
+_LOCK_SECONDS = 10
+
+
+def open_exported(directory: Path | None) -> Git | None:
+    """Return a repository over the index at or above ``directory``, ``None`` if there is none."""
+    start = (directory or Path.cwd()).resolve()
+    for root in (start, *start.parents):
+        if any(_recipe_files(root)):
+            return _adopt(root)
+    return None
+
+
+def _recipe_files(root: Path) -> list[Path]:
+    try:
+        config = load_config(_text(root / FILE_NAME), _text(root / PYPROJECT), os.environ)
+    except KbindexError:
+        return []
+    file = root / config.index_dir / RECIPE
+    return [file] if file.is_file() else []
+
+
+def _adopt(root: Path) -> Git:
+    folder = _git_dir(root)
+    git = Git(root, made_in=folder)
+    (folder / "info").mkdir(exist_ok=True)
+    (folder / "info/attributes").write_text(_ATTRIBUTES)
+    config = load_config(_text(root / FILE_NAME), _text(root / PYPROJECT), os.environ)
+    names = [FILE_NAME, PYPROJECT, config.bundle, config.index_dir]
+    _take(git, [name for name in names if (root / name).exists()])
+    return git
+
+
+def _take(git: Git, names: list[str]) -> None:
+    until = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            git.run("add", "--force", "--all", "--", *names)
+            return
+        except GitError as error:  # another query is doing the same
+            if "index.lock" not in error.message or time.monotonic() > until:
+                raise
+            time.sleep(0.05)
+
+
+def _git_dir(root: Path) -> Path:
+    name = hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
+    folder = _cache_dir(os.environ) / "kbindex" / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        folder = Path(tempfile.mkdtemp(prefix="kbindex-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _cache_dir(environment: Mapping[str, str]) -> Path:
+    configured = environment.get("XDG_CACHE_HOME", "")
+    if configured.startswith("/"):
+        return Path(configured)
+    home = Path.home()
+    if sys.platform == "win32":
+        return Path(environment.get("LOCALAPPDATA") or home / "AppData/Local")
+    return home / ("Library/Caches" if sys.platform == "darwin" else ".cache")
+
+
+def _text(file: Path) -> str | None:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
