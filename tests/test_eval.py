@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import Repo
 
+from kbindex.current import use_view
 from kbindex.errors import UsageError
 from kbindex.evaluate import (
     Judged,
@@ -21,7 +23,11 @@ from kbindex.evaluate import (
     parse_gate,
     tune,
 )
+from kbindex.measure import Bench
 from kbindex.questions import Wanted, locate, parse_questions
+from kbindex.repository import open_repository
+from kbindex.search import Filters, Request, search
+from kbindex.view import View
 
 # Measures
 
@@ -315,3 +321,29 @@ def test_tune_names_the_weight_and_its_worth(asked: Repo) -> None:
     assert 0.0 <= tuning["weight"] <= 1.0
     assert len(tuning["by_weight"]) == 21
     assert "tuning: ndcg@10" in asked.kbindex("eval", "q.jsonl", "--tune").out
+
+
+def test_a_citation_that_leads_elsewhere_is_counted(asked: Repo) -> None:
+    def citations(view: View) -> list[bool]:
+        repository = open_repository(asked.root)
+        request = Request("linen", None, 0.0, with_words=True, with_text=True)
+        hit = search(view, repository.config, request, Filters()).hits[0]
+        moved = replace(hit, char_start=hit.char_start + 1)
+        other = replace(hit, anchor="lenses", char_start=0, text="# lenses\n\n" + str(hit.text))
+        wrong = replace(hit, anchor="use", char_start=0, text=other.text)
+        return [Bench(repository, view).leads_back(h) for h in (hit, moved, other, wrong)]
+
+    assert use_view(open_repository(asked.root), citations) == [True, False, True, False]
+
+
+def test_coverage_is_the_share_of_the_text_that_has_a_vector(asked: Repo) -> None:
+    asked.write("bundle/new.md", "# A heading with words\n\nAnd text that nobody embedded.\n")
+    asked.git("add", "--all")
+    done = asked.kbindex("eval", "q.jsonl", "--modes", "lexical", "--format", "json")
+
+    def size(name: str) -> int:
+        return len("".join((asked.root / "bundle" / f"{name}.md").read_text().split()))
+
+    indexed = sum(map(size, ("lamps", "lenses", "horns")))
+    assert done.json()["coverage"] == pytest.approx(indexed / (indexed + size("new")))
+    assert "1 documents are not indexed as they are staged" in done.json()["open"]

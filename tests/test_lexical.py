@@ -148,6 +148,10 @@ def test_of_two_phrases_that_never_meet_the_hits_hold_one(library: Repo) -> None
     assert "'parse_config'" in done.err
 
 
+def test_hits_hold_as_many_of_the_phrases_as_any_passage(library: Repo) -> None:
+    assert hits(library, '"signing key" "keeper of the tower"') == ["phrase"]
+
+
 def test_filters_apply_before_ranking_with_a_phrase_too(library: Repo) -> None:
     assert hits(library, '"signing key"', "--path", "phrase.md") == ["phrase"]
     assert hits(library, '"signing key"', "--path", "config.md") == []

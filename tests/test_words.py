@@ -247,6 +247,9 @@ def test_stop_words_are_those_of_the_language_of_the_query() -> None:
         "enciende",
         "lámpara",
     ]
+    # 'die' is an article in German, and not in a query that is English by its other words.
+    question = ["how", "to", "tell", "die", "from", "dado"]
+    assert telling_words(question, {"english", "german"}) == ["tell", "die", "dado"]
     assert telling_words(["to", "be", "or", "not", "to", "be"], ENGLISH) == []
 
 
