@@ -199,3 +199,8 @@ def test_a_language_that_is_unknown_is_refused(library: Repo) -> None:
     assert done.code == 2
     assert "klingon" in done.err
     assert "spanish" in done.err
+
+
+def test_status_says_in_which_languages_documents_are_searched(library: Repo) -> None:
+    found = library.kbindex("status", "--format", "json").json()["languages"]
+    assert found == {"english": 14, "unknown": 5, "spanish": 3, "german": 1}

@@ -41,6 +41,7 @@ def _facts(repository: Repository, view: View, stale: StaleDocuments) -> dict[st
     snapshot = read_staged_snapshot(repository.git, repository.config)
     return {
         **_coverage_facts(coverage(view)),
+        "languages": _languages(view),
         "embedder": recipe.embedder.name,
         "recipe": _recipe_facts(recipe),
         "committed": _committed_facts(repository, snapshot, view, recipe),
@@ -48,6 +49,14 @@ def _facts(repository: Repository, view: View, stale: StaleDocuments) -> dict[st
         "stale": list(stale.paths(uncovered_documents(view))),
         "problems": _document_problems(view),
     }
+
+
+def _languages(view: View) -> dict[str, int]:
+    """Return how many documents are in each language, ``unknown`` those that are not stemmed."""
+    found = view.db.execute(
+        "SELECT coalesce(language, 'unknown'), count(*) FROM document GROUP BY 1 ORDER BY 2 DESC, 1"
+    )
+    return dict(found.fetchall())
 
 
 def _coverage_facts(found: Coverage) -> dict[str, Any]:
