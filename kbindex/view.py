@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from kbindex.model import ViewDocument
 
 _SCHEMA_VERSION = 2
+"""Raise it, too, when languages or terms come out differently: views are not made anew for that."""
 _SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value);
 CREATE TABLE document (
