@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from kbindex.stopwords import STOP_WORDS
@@ -78,16 +78,24 @@ def named_language(name: str) -> str | None:
 def detect_language(words: Iterable[str]) -> str | None:
     """Return the language of a text from its words in lower case, ``None`` when unsure."""
     counts = Counter(words)
-    found = sorted(
-        (
-            (sum(counts[word] for word in stop_words), language)
-            for language, stop_words in STOP_WORDS.items()
-        ),
-        reverse=True,
-    )
-    (most, language), (second, _) = found[:2]
+    hits: Counter[str] = Counter()
+    for word in counts.keys() & _languages_of().keys():
+        for language in _languages_of()[word]:
+            hits[language] += counts[word]
+    found = sorted(((n, language) for language, n in hits.items()), reverse=True)
+    (most, language), (second, _) = [*found, (0, ""), (0, "")][:2]
     is_clear = most >= _FEWEST and most > second and most >= _LEAST_LEAD * second
     return language if is_clear and most >= _LEAST_SHARE * counts.total() else None
+
+
+@cache
+def _languages_of() -> dict[str, list[str]]:
+    """Return the languages that have each function word."""
+    found: dict[str, list[str]] = {}
+    for language, words in STOP_WORDS.items():
+        for word in words:
+            found.setdefault(word, []).append(language)
+    return found
 
 
 def telling_words(words: Sequence[str], languages: Collection[str]) -> list[str]:
