@@ -29,6 +29,8 @@ _LOCK_SECONDS = 10
 def open_exported(directory: Path | None) -> Git | None:
     """Return a repository over the index at or above ``directory``, ``None`` if there is none."""
     start = (directory or Path.cwd()).resolve()
+    if not start.is_dir():
+        return None
     for root in (start, *start.parents):
         if any(_recipe_files(root)):
             return _adopt(root)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Repo
+from conftest import Repo, copied, make_environment
 
 from kbindex.current import use_view
 from kbindex.errors import UsageError
@@ -204,9 +203,13 @@ def test_a_quote_is_found_once_or_not_at_all() -> None:
 # The verb
 
 
-@pytest.fixture
-def asked(make_repo: Callable[[str], Repo]) -> Repo:
-    repo = make_repo("asked")
+@pytest.fixture(scope="module")
+def asked_template(tmp_path_factory: pytest.TempPathFactory) -> Repo:
+    root = tmp_path_factory.mktemp("asked") / "repo"
+    root.mkdir()
+    repo = Repo(root, make_environment(tmp_path_factory))
+    repo.git("init", "--quiet", "--initial-branch=main")
+    repo.write("kbindex.toml", 'embedder = "hash"\n')
     for name, word in (("lamps", "paraffin"), ("lenses", "linen"), ("horns", "brass")):
         repo.write(f"bundle/{name}.md", f"# {name}\n\n## Use\n\nIt needs {word} every week.\n")
     repo.git("add", "--all")
@@ -222,6 +225,11 @@ def asked(make_repo: Callable[[str], Repo]) -> Repo:
     ]
     write_questions(repo, questions)
     return repo
+
+
+@pytest.fixture
+def asked(asked_template: Repo, tmp_path: Path, environment: dict[str, str]) -> Repo:
+    return copied(asked_template, tmp_path / "repo", environment)
 
 
 def write_questions(repo: Repo, questions: list[dict[str, Any]]) -> None:
