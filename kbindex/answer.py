@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass, field
 
@@ -50,6 +51,8 @@ def answer_query(
     repository: Repository, text: str, options: QueryOptions, stale: StaleDocuments
 ) -> Answer:
     """Search the view. Raises RecipeError or NoEmbedderError where the dense half is refused."""
+    if options.min_similarity is not None and math.isnan(options.min_similarity):
+        raise UsageError("--min-similarity is not a number")
     return use_view(repository, lambda view: _answer(repository, view, text, options, stale))
 
 
@@ -86,6 +89,8 @@ def _answer(
         n_dense=found.n_dense,
         coverage=coverage(view),
         missing_phrases=found.missing_phrases,
+        n_words_left_out=found.n_words_left_out,
+        n_filtered=found.n_documents,
         hits=found.hits,
     )
 
@@ -145,10 +150,17 @@ def answer_notices(answer: Answer) -> list[str]:
         notices.append("the 'hash' embedder carries no meaning; it is for trying things out")
     if len(answer.query) > LONGEST_MEANING:
         notices.append(
-            f"the query is long: its meaning is that of its first {LONGEST_MEANING} characters, "
-            f"its words are the first {MOST_TERMS}"
+            f"the query is long: its meaning is that of its first {LONGEST_MEANING} characters"
         )
-    if answer.mode == "hybrid" and answer.hits and not answer.n_lexical:
+    if answer.n_words_left_out and answer.mode != "dense":
+        notices.append(
+            f"of the query's words the first {MOST_TERMS} are looked for, "
+            f"{answer.n_words_left_out} are not"
+        )
+    if answer.n_filtered == 0:
+        notices.append("no document passes the filters")
+    has_no_word = not (answer.n_lexical or answer.n_words_left_out)
+    if answer.mode == "hybrid" and answer.hits and has_no_word:
         notices.append("none of the query's words is found: the hits are from meaning alone")
     for phrase in answer.missing_phrases:
         notices.append(f"no hit holds the words '{phrase}' in this order: they count one by one")

@@ -185,7 +185,8 @@ def table_files(folder: Path) -> dict[str, bytes]:
 def _bad_rows(rows: list[Row], vectors: NDArray[np.float16]) -> Iterator[int]:
     from kbindex.rows import checksum
 
-    norms = np.linalg.norm(vectors.astype(np.float32), axis=1)
+    with np.errstate(all="ignore"):  # damage may read as NaN, and is named below
+        norms = np.linalg.norm(vectors.astype(np.float32), axis=1)
     for number, row in enumerate(rows):
         is_unit = abs(float(norms[number]) - 1.0) < 0.01
         if not is_unit or checksum(row.key, vectors[number]) != row.sum:

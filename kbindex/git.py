@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -258,10 +258,16 @@ class Git:
         """Whether the pre-commit framework compares the work tree with the index after a hook."""
         return bool(self._environment.get("PRE_COMMIT"))
 
-    def index_files(self, *folders: str) -> Iterator[tuple[str, str, str]]:
-        """Yield (mode, object id, path) of every staged file below ``folders``; no conflicts."""
+    def index_files(
+        self, *folders: str, take_ours: Callable[[str], bool] = lambda _path: False
+    ) -> Iterator[tuple[str, str, str]]:
+        """Yield (mode, object id, path) of every staged file below ``folders``.
+
+        Of a conflict our side stands for it where ``take_ours``, or theirs if we have none.
+        """
         specs = [pathspec(folder) for folder in folders]
         intended: set[str] | None = None
+        unmerged: set[str] = set()
         for entry in self.run("ls-files", "--stage", "-z", "--", *specs).split(b"\0"):
             if not entry:
                 continue
@@ -271,8 +277,12 @@ class Git:
                 # "git add -N" lists an empty blob that no commit would hold.
                 added = self.run("diff", "--name-only", "--diff-filter=A", "-z", "--", *specs)
                 intended = set(split_paths(added))
-            if stage == "0" and not (intended and decode_path(path) in intended):
-                yield mode, oid, decode_path(path)
+            name = decode_path(path)
+            if stage in "23" and name not in unmerged and take_ours(name):
+                unmerged.add(name)
+                yield mode, oid, name
+            if stage == "0" and not (intended and name in intended):
+                yield mode, oid, name
 
     def stage(self, changes: Mapping[str, str | None]) -> None:
         """Point staged paths at blobs (``None`` removes one), all of them or none."""

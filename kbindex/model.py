@@ -296,4 +296,7 @@ class Answer:
     coverage: Coverage
     missing_phrases: tuple[str, ...] = ()
     """Quoted phrases that not every hit holds."""
+    n_words_left_out: int = 0
+    n_filtered: int | None = None
+    """How many documents the filters let through, ``None`` without filters."""
     hits: tuple[Hit, ...] = field(default=())

@@ -21,6 +21,7 @@ import yaml
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from kbindex.language import AUTO, NONE, named_language
 from kbindex.model import Block, Document, Frontmatter, Heading
 
 _MOST_PROBLEMS = 20
@@ -266,6 +267,10 @@ def _read_mapping(node: yaml.MappingNode, end: int) -> Frontmatter:
     for name in ("title", "description", "type", "status"):
         if name in values and not isinstance(values[name], yaml.ScalarNode):
             problems.append((values[name].start_mark.line + 2, f"'{name}' is not a text"))
+    language = _scalar(values.get("language")) or _scalar(values.get("lang"))
+    if language and language not in (AUTO, NONE) and named_language(language) is None:
+        line = (values.get("language") or values["lang"]).start_mark.line + 2
+        problems.append((line, f"language '{language}' has no stemmer: words are as written"))
     return Frontmatter(
         end=end,
         title=_scalar(values.get("title")),
@@ -273,7 +278,7 @@ def _read_mapping(node: yaml.MappingNode, end: int) -> Frontmatter:
         tags=_tags(values.get("tags")),
         type=_scalar(values.get("type")),
         status=_scalar(values.get("status")),
-        language=_scalar(values.get("language")) or _scalar(values.get("lang")),
+        language=language,
         problems=tuple(problems[:_MOST_PROBLEMS]),
     )
 

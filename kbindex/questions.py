@@ -35,7 +35,7 @@ class Question:
 def read_questions(file: Path) -> tuple[Question, ...]:
     """Read a question file from disk. Raises UsageError if it can't be read."""
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
         raise UsageError(f"{file} can't be read: {reason}") from None
@@ -63,14 +63,19 @@ def locate(wanted: Wanted, text: str) -> tuple[int, int] | None:
     Raises ValueError with the reason if it is not there, or a quote is there twice.
     """
     if wanted.span is not None:
-        if wanted.span[1] > len(text):
+        start, end = wanted.span
+        if end > len(text):
             raise ValueError(f"its span ends behind the end of the text ({len(text)} characters)")
-        return wanted.span
+        if wanted.quote is not None and text[start:end] != wanted.quote:
+            raise ValueError("its quote is not what stands at its span")
+        return start, end
     if wanted.quote is None:
         return None
     n_places = text.count(wanted.quote)
-    if n_places != 1:
-        raise ValueError(f"its quote stands there {n_places or 'no'} times, not once")
+    if n_places == 0:
+        raise ValueError("its quote does not stand there")
+    if n_places > 1:
+        raise ValueError(f"its quote stands there {n_places} times, not once")
     start = text.index(wanted.quote)
     return start, start + len(wanted.quote)
 
@@ -99,6 +104,9 @@ def _question(line: str, place: str) -> Question:
 def _wanted(entry: Any, place: str) -> Wanted:
     if not isinstance(entry, dict):
         raise UsageError(f"{place}: an entry of 'relevant' is not a JSON object")
+    unknown = entry.keys() - {"id", "section", "span", "quote"}
+    if unknown:
+        raise UsageError(f"{place}: an entry of 'relevant' has no field '{min(unknown)}'")
     return Wanted(
         id=_text(entry, "id", place),
         section=_text(entry, "section", place) if "section" in entry else None,

@@ -97,7 +97,7 @@ def _documents(
 def _language(config: Config, frontmatter: Frontmatter, text: str) -> str | None:
     if config.language == NONE:
         return None
-    if frontmatter.language:
+    if frontmatter.language and frontmatter.language != AUTO:
         return named_language(frontmatter.language)
     if config.language != AUTO:
         return named_language(config.language)

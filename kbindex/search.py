@@ -17,7 +17,7 @@ from kbindex.git import decode_path, encode_path
 from kbindex.lexical import chunks_with_phrases, search_words
 from kbindex.model import Coverage, Hit
 from kbindex.terms import query_terms
-from kbindex.view import View
+from kbindex.view import DamagedView, View
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,16 @@ class Request:
 
 @dataclass(frozen=True)
 class Found:
-    """Hits, how many candidates each half gave, and the quoted phrases that are nowhere."""
+    """Hits, how many candidates each half gave, and what could not be asked for."""
 
     hits: tuple[Hit, ...]
     n_lexical: int
     n_dense: int
     missing_phrases: tuple[str, ...] = ()
+    """Quoted phrases that not every hit holds."""
+    n_words_left_out: int = 0
+    n_documents: int | None = None
+    """How many documents the filters let through, ``None`` without filters."""
 
 
 def search(view: View, config: Config, request: Request, filters: Filters) -> Found:
@@ -94,7 +98,14 @@ def search(view: View, config: Config, request: Request, filters: Filters) -> Fo
     )
     best = collapse(candidates, request.per_document, request.n_hits)
     hits = _hits(view.db, config, best, request)
-    return Found(tuple(hits), len(lexical), 0 if dense is None else len(dense), tuple(missing))
+    return Found(
+        tuple(hits),
+        n_lexical=len(lexical),
+        n_dense=0 if dense is None else len(dense),
+        missing_phrases=tuple(missing),
+        n_words_left_out=terms.n_left_out,
+        n_documents=None if allowed is None else len(allowed),
+    )
 
 
 def coverage(view: View) -> Coverage:
@@ -142,6 +153,8 @@ def _similarities(
     if len(matrix) == 0:
         return np.full(len(slots), np.nan, np.float32)
     similarities: NDArray[np.float32] = (matrix @ vector)[slots]
+    if np.isnan(similarities[slots >= 0]).any():
+        raise DamagedView("a vector in the matrix is not a number")
     similarities[slots < 0] = np.nan
     return similarities
 

@@ -36,7 +36,9 @@ def read_snapshot(git: Git, tree: str, config: Config) -> Snapshot:
 
 def read_staged_snapshot(git: Git, config: Config) -> Snapshot:
     """List what git's index holds, without writing a tree: works read-only and in a merge."""
-    return make_snapshot("", git.index_files(config.bundle, config.index_dir), config)
+    return make_snapshot(
+        "", git.index_files(config.bundle, config.index_dir, take_ours=config.is_document), config
+    )
 
 
 def read_recipe(git: Git, snapshot: Snapshot, config: Config) -> Recipe | None:

@@ -43,6 +43,8 @@ class Terms:
     terms: tuple[Term, ...]
     phrases: tuple[tuple[str, Term], ...]
     """What must stand in a passage as it is written, and a wider net that catches it."""
+    n_left_out: int = 0
+    """Beyond ``MOST_TERMS``."""
 
 
 def stored_terms(text: str, language: str | None) -> StoredTerms:
@@ -70,7 +72,8 @@ def query_terms(query: str, languages: Collection[str]) -> Terms:
     terms += [_term(parts, languages) for parts in asked.compounds]
     terms += [Term((f'"{pair}" *' if len(pair) == 1 else f'"{pair}"',)) for pair in asked.pairs]
     phrases = [(phrase, _net(read_words(phrase), languages)) for phrase in asked.phrases]
-    return Terms(tuple(terms[:MOST_TERMS]), tuple(phrases))
+    n_left_out = max(len(terms) - MOST_TERMS, 0)
+    return Terms(tuple(terms[:MOST_TERMS]), tuple(phrases), n_left_out)
 
 
 def _term(words: Sequence[str], languages: Collection[str]) -> Term:

@@ -181,6 +181,7 @@ def test_a_question_file_is_read() -> None:
         (line(relevant=["a"]), "not a JSON object"),
         (line(relevant=[{"section": "s"}]), "no text 'id'"),
         (line(relevant=[{"id": "a", "span": [2, 1]}]), "span"),
+        (line(relevant=[{"id": "a", "quotation": "x"}]), "no field 'quotation'"),
         (line(relevant=[{"id": "a", "span": [0, True]}]), "span"),
     ],
 )
@@ -196,6 +197,9 @@ def test_a_quote_is_found_once_or_not_at_all() -> None:
     for text in ("none", "lamp lamp"):
         with pytest.raises(ValueError, match="quote"):
             locate(Wanted("a", quote="lamp"), text)
+    assert locate(Wanted("a", span=(4, 8), quote="lamp"), "the lamp") == (4, 8)
+    with pytest.raises(ValueError, match="not what stands at its span"):
+        locate(Wanted("a", span=(0, 3), quote="lamp"), "the lamp")
     with pytest.raises(ValueError, match="behind the end"):
         locate(Wanted("a", span=(1, 30)), "the lamp")
 
@@ -288,7 +292,7 @@ def test_questions_that_do_not_fit_the_bundle_are_refused(asked: Repo) -> None:
     for relevant, words in (
         ({"id": "nonesuch"}, "'nonesuch', which is not indexed"),
         ({"id": "lamps", "section": "nonesuch"}, "no section 'nonesuch'"),
-        ({"id": "lamps", "quote": "nonesuch"}, "its quote stands there no times"),
+        ({"id": "lamps", "quote": "nonesuch"}, "its quote does not stand there"),
         ({"id": "lamps", "span": [0, 9999]}, "behind the end"),
     ):
         write_questions(asked, [{"id": "q1", "query": "x", "relevant": [relevant]}])

@@ -809,3 +809,16 @@ def test_without_staging_the_commit_stops_and_names_the_command(framed: Repo) ->
     done = commit(framed)
     assert done.code == 0, done.out + done.err
     assert_committed(framed)
+
+
+def test_a_partial_commit_through_the_framework_keeps_other_edits(framed: Repo) -> None:
+    """The framework hides unstaged edits after a commit, too, while git's index is put right."""
+    edit = "Just a paragraph. An edit of which there is no copy.\n"
+    framed.write("bundle/plain.md", edit)
+    framed.write("bundle/lamps.md", NEW_TEXT)
+    done = commit(framed, "bundle/lamps.md")
+    assert done.code == 0, done.err
+    assert (framed.root / "bundle/plain.md").read_text() == edit
+    assert framed.git("status", "--porcelain").splitlines() == [" M bundle/plain.md"]
+    assert framed.kbindex("check", "--strict").code == 0
+    assert framed.kbindex("check", "--rev", "HEAD").code == 0

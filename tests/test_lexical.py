@@ -204,3 +204,37 @@ def test_a_language_that_is_unknown_is_refused(library: Repo) -> None:
 def test_status_says_in_which_languages_documents_are_searched(library: Repo) -> None:
     found = library.kbindex("status", "--format", "json").json()["languages"]
     assert found == {"english": 14, "unknown": 5, "spanish": 3, "german": 1}
+
+
+def test_words_that_are_too_many_to_look_for_are_said(library: Repo) -> None:
+    words = [f"w{n}" for n in range(64)]
+    for mode in ("lexical", "hybrid"):
+        err = library.kbindex("query", "--mode", mode, " ".join([*words, "anemometers"])).err
+        assert "the first 64 are looked for, 1 are not" in err
+        assert "meaning alone" not in err
+    assert "looked for" not in library.kbindex("query", " ".join(words)).err
+
+
+def test_filters_that_nothing_passes_are_said(library: Repo) -> None:
+    for option in ("--path", "--type", "--tag"):
+        done = library.kbindex("query", "keeper", option, "nonesuch")
+        assert (done.code, done.out) == (1, "")
+        assert "no document passes the filters" in done.err
+
+
+def test_a_similarity_that_is_no_number_is_refused(library: Repo) -> None:
+    assert library.kbindex("query", "keeper", "--min-similarity", "nan").code == 2
+
+
+def test_a_language_in_the_frontmatter_that_is_unknown_is_named(
+    make_repo: Callable[[str], Repo],
+) -> None:
+    repo = make_repo("odd")
+    repo.write("bundle/a.md", "---\nlang: klingon\n---\nnuqneH\n")
+    repo.write("bundle/b.md", "---\nlang: none\n---\nnuqneH\n")
+    repo.git("add", "--all")
+    assert repo.kbindex("init", "--hooks", "none").code == 0
+    done = repo.kbindex("check")
+    assert "bundle/a.md:2" in done.out
+    assert "klingon" in done.out
+    assert "bundle/b.md" not in done.out

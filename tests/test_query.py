@@ -950,3 +950,40 @@ def test_a_repository_that_cannot_be_written_can_be_searched(
     done = _as_unprivileged(library, "query", "--format", "json", "wipe the lenses")
     assert done.code == 0, done.err
     assert done.json() == before.json()
+
+
+def test_a_matrix_that_holds_no_numbers_is_made_again(library: Repo) -> None:
+    before = query_lamps(library)
+    (matrix,) = (library.root / VIEW).glob("matrix-*.f32")
+    content = bytearray(matrix.read_bytes())
+    content[100:2000] = b"\xff" * 1900
+    matrix.write_bytes(content)
+    assert query_lamps(library) == before
+
+
+def test_a_document_in_an_unresolved_merge_is_searched_as_it_was(library: Repo) -> None:
+    library.git("checkout", "--quiet", "-b", "other")
+    library.write("bundle/plain.md", "Just a wolverine, without any heading.\n")
+    library.commit("theirs")
+    library.git("checkout", "--quiet", "-")
+    library.write("bundle/plain.md", "Just an otter, without any heading.\n")
+    library.commit("ours")
+    library.git("merge", "other", check=False)
+    assert library.git("diff", "--name-only", "--diff-filter=U").split()
+    done = library.kbindex("query", "--format", "json", "--mode", "lexical", "otter")
+    assert ids(done.json()) == ["plain"]
+    assert "bundle/plain.md" in done.err, "that it is not settled is said"
+    assert library.kbindex("get", "plain").out == "Just an otter, without any heading.\n"
+    assert library.kbindex("status", "--format", "json").json()["documents"] == len(DOCUMENTS)
+
+
+def test_a_name_that_no_file_can_have_is_an_ordinary_one(library: Repo) -> None:
+    long = "long-" * 80 + "long"
+    library.write("bundle/long.md", f"# t\n\n## {long.replace('-', ' ')}\n\nferret\n")
+    index(library)
+    hit = ask(library, "ferret")["hits"][0]
+    assert hit["matched_section"]["anchor"] == long
+    assert "ferret" in library.kbindex("get", f"long#{long}").out
+    for name in ("x" * 300, f"long#{'x' * 300}"):
+        done = library.kbindex("get", name)
+        assert done.code == 2, done.err

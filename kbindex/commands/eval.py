@@ -130,8 +130,8 @@ def _measures(
     judged: Sequence[Judged], mode: str, rankings: Mapping[str, Ranking], k: int
 ) -> dict[str, float | None]:
     found = measures(judged, rankings, k)
-    if mode == DOCUMENT:  # its passages are not those that the ideal ranking is made of
-        found["span-ndcg@10"] = None
+    if mode == DOCUMENT:  # its passages are neither chunks nor sections
+        found["span-ndcg@10"] = found[f"section-hit@{k}"] = None
     if mode == RRF:  # its scores are those of ranks, the same for every question
         found["separation"] = None
     return found

@@ -77,7 +77,10 @@ def _find(repository: Repository, view: View, name: str, passage: Passage) -> di
 def _from_root(repository: Repository, name: str) -> str:
     """Return the path of a file that is named from where we are as git names it."""
     file, root = Path(name).absolute(), repository.git.root.resolve()
-    is_file = file.is_file() and file.resolve().is_relative_to(root)
+    try:
+        is_file = file.is_file() and file.resolve().is_relative_to(root)
+    except OSError:  # longer than a file name may be
+        return name
     return os.path.relpath(file.resolve(), root) if is_file else name
 
 

@@ -82,10 +82,14 @@ def _post_commit(git: Git) -> ExitCode:
     flag = repository.view_dir / _HEAL
     if flag.exists():
         from kbindex.publish import restore_worktree
+        from kbindex.stash import stashed_paths_below
 
         flag.unlink()
-        git.run("reset", "--quiet", "HEAD", "--", repository.config.index_dir)
-        restore_worktree(git, repository.config.index_dir)
+        folder = repository.config.index_dir
+        is_hidden = stashed_paths_below(folder)
+        git.run("reset", "--quiet", "HEAD", "--", folder)
+        if not is_hidden:  # else the framework's patch brings the work tree from old to new
+            restore_worktree(git, folder)
     _is_faulty(repository, tree, "the index in HEAD")
     return ExitCode.OK
 
