@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,7 +129,7 @@ class Build:
         self._edited = self._edited_documents(stale, outlines_stand)
         drafts = self._draft(stale)
         starts_table |= self._distrust(fresh, drafts)
-        fresh, drafts, missing = self._embed_all(fresh, stale, drafts)
+        fresh, drafts, missing = self._embed_all(fresh, drafts)
         drafts = [draft for draft in drafts if self._is_complete(draft)]
         self._tell(fresh, drafts, missing)
         if outlines_stand:
@@ -252,7 +252,7 @@ class Build:
         states = compare(self._snapshot, stored.embedder, self._git.read_blobs)
         return {state.path for state in states if not state.is_fresh}
 
-    def _draft(self, stale: Sequence[DocumentState]) -> list[Draft]:
+    def _draft(self, stale: Iterable[DocumentState]) -> list[Draft]:
         drafts = []
         for state in stale:
             try:
@@ -265,7 +265,7 @@ class Build:
         return drafts
 
     def _which_known(self, keys: Iterable[str]) -> set[str]:
-        wanted = set(keys)
+        wanted = set(keys) - self._refused  # an embedder may refuse what it once took
         known = wanted & self._committed
         return known | self._cache.vectors(wanted - known).keys()
 
@@ -319,7 +319,7 @@ class Build:
         return bool(trees)
 
     def _embed_all(
-        self, fresh: list[DocumentState], stale: Sequence[DocumentState], drafts: list[Draft]
+        self, fresh: list[DocumentState], drafts: list[Draft]
     ) -> tuple[list[DocumentState], list[Draft], list[str]]:
         """Embed what is missing; cut what the embedder finds too long further, and go on.
 
@@ -329,21 +329,20 @@ class Build:
         every = dict.fromkeys(missing)
         while too_long := self._embed(drafts, missing):
             self._refused |= too_long
-            drafted = {draft.path for draft in drafts if not too_long.isdisjoint(draft.keys)}
-            standing = {state.path for state in fresh if not too_long.isdisjoint(state.keys)}
-            again = [state for state in stale if state.path in drafted]
-            again += [state for state in self._read(standing) if state.path not in drafted]
-            fresh = [state for state in fresh if state.path not in standing]
-            drafts = [draft for draft in drafts if draft.path not in drafted] + self._draft(again)
+            documents: list[DocumentState | Draft] = [*fresh, *drafts]
+            again = {d.path for d in documents if not too_long.isdisjoint(d.keys)}
+            fresh = [state for state in fresh if state.path not in again]
+            drafts = [draft for draft in drafts if draft.path not in again]
+            drafts += self._draft(self._read(again))
             missing = self._missing(fresh, drafts)
             every |= dict.fromkeys(missing)
         return fresh, drafts, list(every)
 
     def _read(self, paths: set[str]) -> Iterator[DocumentState]:
         """Yield the states of documents whose text is needed once more."""
-        if paths:
-            states = compare(self._snapshot, self._recipe.embedder, self._git.read_blobs)
-            yield from (state for state in states if state.path in paths)
+        documents = {path: self._snapshot.documents[path] for path in paths}
+        part = replace(self._snapshot, documents=documents)
+        yield from compare(part, self._recipe.embedder, self._git.read_blobs)
 
     def _embed(self, drafts: Sequence[Draft], missing: Sequence[str]) -> set[str]:
         """Embed what is missing; return the keys of the texts that are too long."""
@@ -355,6 +354,7 @@ class Build:
         ordered = {key: texts[key] for key in missing}
         result = embed_texts(self._embedder, ordered, self._cache.replace_vectors, self._progress)
         self._vectors |= result.vectors
+        self._distrusted -= result.vectors.keys()
         self._report.n_calls += result.n_calls
         for path, reason in result.failures.items():
             self._fail(path, reason, None)
@@ -409,7 +409,8 @@ class Build:
         if starts_table:
             rows = self._rows(drafts, live)
             if keep_others:
-                rows += store.committed_rows(self._committed - live)
+                # Of what was to be embedded again and can't be, the old rows are all there is.
+                rows += store.committed_rows((self._committed | self._distrusted) - live)
             vectors = self._cache.vectors(row.key for row in rows) | self._vectors
             return store.start_table(rows, vectors)
         rows = self._rows(drafts, (live - self._committed) & self._vectors.keys())

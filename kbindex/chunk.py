@@ -243,8 +243,9 @@ class _Cutter:
     ) -> int | None:
         if not self._is_over(start, stop, limits) or max(start + 1, keep) >= stop:
             return None
-        low = max(self._position(start, limits.clearance), keep)
-        high = self._position(stop, -limits.clearance)
+        # A piece of a token or two has no room for clearance: a cut at its edge would be none.
+        low = max(self._position(start, limits.clearance), keep, start + 1)
+        high = min(self._position(stop, -limits.clearance), stop - 1)
         for kind in (ITEM,) if is_table else (BLOCK, ITEM, SENTENCE):
             if (at := places.best(kind, low, high)) is not None:
                 return at

@@ -537,6 +537,20 @@ def test_refining_cuts_a_table_in_the_middle_of_a_region_between_rows() -> None:
     assert all(source(text, piece).endswith("\n") for piece in pieces)
 
 
+@pytest.mark.parametrize(
+    "text", ["Just a paragraph, without any heading.\n", "灯台の鍵 é 🇫🇷\n", "a  b\n\n- c\n"]
+)
+def test_cutting_ends_at_single_code_points(text: str) -> None:
+    """An embedder may refuse whatever it is sent: each round cuts again what the last one left."""
+    document = parse(text)
+    pieces = regions_of(text)
+    for _ in range(12):
+        pieces = [part for piece in pieces for part in refined(document, piece, 2)]
+        assert "".join(source(text, piece) for piece in pieces) == text
+        assert all(piece.char_start < piece.char_end for piece in pieces)
+    assert max(piece.char_end - piece.char_start for piece in pieces) == 1
+
+
 def test_refining_keeps_an_empty_region() -> None:
     text = f"---\ntitle: {'word ' * 200}\n---\nBody\n"
     document = parse(text)

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import NOTE, Repo, make_environment
-from fake_ollama import NOT_A_NUMBER, FakeOllama, builtin_model, hash_model, serving
+from fake_ollama import NOT_A_NUMBER, TOO_LONG, FakeOllama, builtin_model, hash_model, serving
 
 HERONS = """Nine grey herons breed behind the northern boathouse. They come in February, mend the
 nests of last year with willow and reed, and lay their pale eggs in March. Both birds sit on them
@@ -202,6 +202,51 @@ def test_a_document_that_can_not_be_cut_small_enough_is_named(
     assert library.git("rev-parse", ":.kbindex/outline/plain.md.tsv") == before
     assert b"Friday" in library.blob(ROTA, "")
     assert "Ines has Friday" in " ".join(server.asked)
+
+
+def refuse_over(server: FakeOllama, n_words: int) -> None:
+    server.refuse = lambda text: (400, TOO_LONG) if len(text.split()) > n_words else None
+
+
+def test_a_text_that_is_refused_when_it_is_embedded_again_is_cut(
+    library: Repo, server: FakeOllama
+) -> None:
+    library.write("bundle/herons.md", f"# Herons\n\n{HERONS}\n")
+    library.commit()
+    refuse_over(server, 30)  # two rounds of cutting
+    server.forget()
+    done = library.kbindex("update", "--re-embed", "bundle")
+    assert done.code == 0, done.err
+    assert "1 unchanged ones indexed anew" in done.out
+    assert len(server.asked) == len(set(server.asked)), "nothing is embedded twice"
+    assert HERONS[-30:] in " ".join(server.asked)
+    done = library.kbindex("check", "--strict")
+    assert done.code == 0, done.out
+
+
+def test_a_lost_vector_whose_text_is_refused_now_is_not_forgotten(
+    library: Repo, server: FakeOllama
+) -> None:
+    library.write("bundle/herons.md", f"# Herons\n\n{HERONS}\n")
+    library.commit()
+    library.git("rm", "-r", "--quiet", ".kbindex/wal", ".kbindex/chunks.lance")
+    library.git("checkout", "--quiet", "--orphan", "without-rows")
+    library.git("commit", "--quiet", "--no-verify", "--message", "no rows")
+    shutil.rmtree(library.root / ".git/kbindex")
+    refuse_over(server, 30)
+    done = library.kbindex("update")
+    assert done.code == 0, done.err
+    done = library.kbindex("check", "--strict")
+    assert done.code == 0, done.out
+
+
+def test_what_can_not_be_embedded_again_keeps_its_vector(library: Repo, server: FakeOllama) -> None:
+    server.refuse = lambda text: (400, TOO_LONG) if "Rota" not in text else None
+    done = library.kbindex("update", "--re-embed", "bundle")
+    assert done.code == 1
+    assert f"{PLAIN}:1: a passage can't be made to fit the embedder's limit" in done.err
+    done = library.kbindex("check")
+    assert done.code == 0, done.out
 
 
 def test_a_document_that_can_not_be_embedded_keeps_what_it_had(
