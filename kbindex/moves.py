@@ -42,12 +42,16 @@ class Tree:
 
 def find_moves(before: Tree, after: Tree, questions: Sequence[Question]) -> tuple[list[Move], str]:
     """Return the questions whose answers differ, and why only words were compared, if so."""
-    embedders, reason = _embedders(before, after)
-    one, other = embedders
-    vectors = _vectors(one, questions)
-    is_same = one and other and one.identity == other.identity
+    try:
+        one, other = _embedder(before), _embedder(after)
+        vectors = _vectors(one, questions)
+        is_same = one and other and one.identity == other.identity
+        others = vectors if is_same else _vectors(other, questions)
+        reason = ""
+    except (RecipeError, NoEmbedderError) as error:  # none for both: what is compared is alike
+        one, other, vectors, others, reason = None, None, {}, {}, error.message
     old = _answers(before, questions, one, vectors)
-    new = _answers(after, questions, other, vectors if is_same else _vectors(other, questions))
+    new = _answers(after, questions, other, others)
     moves = [
         Move(question, old[question.id], new[question.id])
         for question in questions
@@ -86,16 +90,9 @@ def _place(hit: Hit) -> tuple[str, str | None]:
     return hit.path, hit.anchor
 
 
-def _embedders(before: Tree, after: Tree) -> tuple[list[Embedder | None], str]:
-    """Return the embedder of each side, or none for both: what is compared must be alike."""
-    found: list[Embedder | None] = []
-    for tree in (before, after):
-        recipe = read_recipe(tree.repository.git, tree.snapshot, tree.repository.config)
-        try:
-            found.append(query_embedder(tree.repository, recipe) if recipe else None)
-        except (RecipeError, NoEmbedderError) as error:
-            return [None, None], error.message
-    return found, ""
+def _embedder(tree: Tree) -> Embedder | None:
+    recipe = read_recipe(tree.repository.git, tree.snapshot, tree.repository.config)
+    return query_embedder(tree.repository, recipe) if recipe else None
 
 
 def _answers(

@@ -123,7 +123,7 @@ def parse_recipe(text: str, path: str) -> Recipe:
             dtype=dtype,
             origin=_parse_origin(content.get("origin", {})),
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise DamagedIndexError(path, f"lacks or garbles a field ({error})") from None
     if render_recipe(recipe) != text:
         raise DamagedIndexError(path, "was rewritten: line ends, fields or their order are others")

@@ -689,3 +689,37 @@ def test_init_writes_nothing_for_an_embedder_that_can_not_be_used(
     assert "remedy: " in done.err
     assert repo.root.joinpath("kbindex.toml").read_text() == 'embedder = "hash"\n'
     assert [path for path in sorted(repo.root.rglob("*")) if path not in before] == []
+
+
+@pytest.mark.parametrize("swap", [swap_digest, swap_computation])
+def test_an_audit_names_a_server_that_is_another_embedder_by_now(
+    library: Repo, server: FakeOllama, swap: Callable[[FakeOllama], dict[str, str]]
+) -> None:
+    swap(server)
+    done = library.kbindex("check", "--audit", "3", "--format", "json")
+    assert done.code == 3, done.err
+    assert [problem["rule"] for problem in done.json()["problems"]] == ["recipe-mismatch"]
+    assert "nothing was audited" in done.err
+
+
+def test_whose_answers_move_is_said_from_words_while_the_server_is_down(library: Repo) -> None:
+    library.write("q.jsonl", '{"id": "q", "query": "paragraph", "relevant": [{"id": "plain"}]}')
+    library.write(PLAIN, "Just an otter, without any heading.\n")
+    library.commit()
+    library.environment["OLLAMA_HOST"] = "127.0.0.1:9"
+    done = library.kbindex("diff", "HEAD~1", "HEAD", "--queries", "q.jsonl")
+    assert done.code == 0, done.err
+    assert "words alone" in done.err
+    assert "answers move for 1 of 1 questions" in done.out
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [{"HTTP_PROXY": "foo://x"}, {"ALL_PROXY": "socks5://127.0.0.1:9"}, {"SSL_CERT_FILE": "/none"}],
+)
+def test_a_proxy_or_certificate_that_can_not_be_used_is_no_bug(
+    library: Repo, variables: dict[str, str]
+) -> None:
+    host = {"OLLAMA_HOST": "https://ollama.invalid"}
+    done = library.kbindex("query", "paragraph", "--mode", "dense", **host, **variables)
+    assert done.code == 4, done.err

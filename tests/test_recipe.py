@@ -191,6 +191,7 @@ def _with(part: str, name: str, value: object) -> str:
         _with("embedder", "unknown", 1),
         _with("chunker", "tokens", "many"),
         _with("chunker", "tokens", None),
+        _with("chunker", "tokens", float("inf")),
         "<<<<<<< ours\n{}\n=======\n{}\n>>>>>>> theirs\n",
     ],
 )

@@ -14,10 +14,11 @@ from kbindex.choose import open_embedder
 from kbindex.console import note, put
 from kbindex.errors import ExitCode
 from kbindex.formats import Format
-from kbindex.layout import document_of_outline
+from kbindex.layout import RECIPE, document_of_outline
 from kbindex.model import Audit, Problem, Snapshot
 from kbindex.progress import progress_on
 from kbindex.publish import file_digest, read_unstaged
+from kbindex.recipe import compare_recipes, name_changes, wanted_recipe
 from kbindex.render import render_check
 from kbindex.repository import Repository, open_tree, require_index
 from kbindex.verify import Verdict, verify
@@ -65,8 +66,21 @@ def _audit(
 ) -> Audit | None:
     """Audit a sample; ``None``, said on stderr, where the index is not that of our embedder."""
     embedder = open_embedder(repository.config, verdict.recipe, repository.cache_dir, os.environ)
-    if verdict.recipe is None or verdict.recipe.embedder != embedder.identity:
+    stored = verdict.recipe
+    if stored is None or stored.embedder != embedder.identity:
         note("nothing was audited: the index is not that of the configured embedder")
+        if stored is not None and all(p.rule != "recipe-mismatch" for p in verdict.problems):
+            # Only the server knows: other weights behind the name, or other vectors from them.
+            wanted = wanted_recipe(repository.config, embedder.identity, embedder.origin)
+            changes = name_changes(compare_recipes(stored, wanted))
+            verdict.problems.append(
+                Problem(
+                    "recipe-mismatch",
+                    f"{repository.config.index_dir}/{RECIPE}",
+                    f"the index was made with another recipe: {changes}",
+                    remedy="kbindex update",
+                )
+            )
         return None
     with progress_on(sys.stderr) as progress:
         return audit(repository.git, repository.config, snapshot, embedder, n_chunks, progress)

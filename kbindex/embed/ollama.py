@@ -252,7 +252,8 @@ class OllamaEmbedder:
         if noted is None:
             lengths = [int(model.n_context * share) for share in _PROBED]
             noted = "seen" if all(map(self._sees_tail, lengths)) else "cut"
-            self._memory.note(name, noted)
+            if noted == "seen":  # one that cuts is asked again: it may have been set right
+                self._memory.note(name, noted)
         if not self._computed_by(self.identity.digest):
             self._memory.note(f"computed {self.identity.digest}", json.dumps(self._canaries()))
         return noted == "seen"

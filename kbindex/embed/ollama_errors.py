@@ -34,9 +34,12 @@ class UnansweredError(Exception):
 @contextmanager
 def translate(origin: str, model: str) -> Iterator[None]:
     """Raise EmbeddingError, TooLongError, NoEmbedderError or UnansweredError instead."""
-    import httpx
-    import ollama
-
+    try:
+        import httpx
+        import ollama
+    except (ImportError, OSError, ValueError) as error:
+        # It makes a client when it is imported, of whatever proxy and certificates are set.
+        raise UnansweredError(f"can't be asked ({error})") from None
     try:
         yield
     except ollama.ResponseError as error:
@@ -50,7 +53,9 @@ def translate(origin: str, model: str) -> Iterator[None]:
         raise UnansweredError("gives no answer in time") from None
     except httpx.RequestError as error:
         raise UnansweredError(f"broke the connection off ({error})") from None
-    except (ValueError, KeyError, TypeError, AttributeError):  # no JSON, or other fields
+    except (ImportError, OSError) as error:  # of a proxy or certificate that can't be used
+        raise UnansweredError(f"can't be reached ({error})") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):  # no JSON, or odd
         raise UnansweredError("answers something that is not Ollama's", is_reply=True) from None
 
 
