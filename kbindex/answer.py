@@ -101,11 +101,16 @@ def _embed_query(
     """Return embedder, vector and, where ``auto`` has to go without, the reason."""
     try:
         embedder = query_embedder(repository, recipe)
-        return embedder, embedder.embed_query(text[:LONGEST_MEANING]), None
+        return embedder, embed_query(embedder, text), None
     except NoEmbedderError as error:
         if mode != "auto":
             raise
         return None, None, f"answered from words alone: {error.message}"
+
+
+def embed_query(embedder: Embedder, text: str) -> NDArray[np.float32]:
+    """Return the vector ``(dimension,)`` that ``text`` is searched by: that of its beginning."""
+    return embedder.embed_query(text[:LONGEST_MEANING])
 
 
 def query_embedder(repository: Repository, recipe: Recipe) -> Embedder:

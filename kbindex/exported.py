@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from kbindex.config import FILE_NAME, PYPROJECT, load_config
+from kbindex.config import FILE_NAME, PYPROJECT, Config, load_config
 from kbindex.errors import GitError, KbindexError
 from kbindex.git import Git
 from kbindex.layout import RECIPE
@@ -32,26 +32,24 @@ def open_exported(directory: Path | None) -> Git | None:
     if not start.is_dir():
         return None
     for root in (start, *start.parents):
-        if any(_recipe_files(root)):
-            return _adopt(root)
+        config = _config(root)
+        if config is not None and (root / config.index_dir / RECIPE).is_file():
+            return _adopt(root, config)
     return None
 
 
-def _recipe_files(root: Path) -> list[Path]:
+def _config(root: Path) -> Config | None:
     try:
-        config = load_config(_text(root / FILE_NAME), _text(root / PYPROJECT), os.environ)
+        return load_config(_text(root / FILE_NAME), _text(root / PYPROJECT), os.environ)
     except KbindexError:
-        return []
-    file = root / config.index_dir / RECIPE
-    return [file] if file.is_file() else []
+        return None
 
 
-def _adopt(root: Path) -> Git:
+def _adopt(root: Path, config: Config) -> Git:
     folder = _git_dir(root)
     git = Git(root, made_in=folder)
     (folder / "info").mkdir(exist_ok=True)
     (folder / "info/attributes").write_text(_ATTRIBUTES)
-    config = load_config(_text(root / FILE_NAME), _text(root / PYPROJECT), os.environ)
     names = [FILE_NAME, PYPROJECT, config.bundle, config.index_dir]
     _take(git, [name for name in names if (root / name).exists()])
     return git

@@ -10,6 +10,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from kbindex.answer import embed_query
 from kbindex.embed import Embedder
 from kbindex.errors import UsageError
 from kbindex.evaluate import Judged, Passage, Ranking, Target, fuse_ranks
@@ -176,6 +177,13 @@ class Bench:
         assert document is not None
         section = find_section(text, json.loads(document.headings), hit.anchor, hit.path)
         return section.char_start <= hit.char_start and hit.char_end <= section.char_end
+
+
+def embed_questions(embedder: Embedder | None, questions: Sequence[Question]) -> Vectors:
+    """Return the vectors of the questions by id, none without an embedder."""
+    if embedder is None:
+        return {}
+    return {question.id: embed_query(embedder, question.query) for question in questions}
 
 
 def rrf(lexical: Asked, dense: Asked) -> dict[str, Ranking]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from kbindex.answer import query_embedder, weight_of
 from kbindex.embed import Embedder
 from kbindex.errors import NoEmbedderError, RecipeError
+from kbindex.measure import embed_questions
 from kbindex.model import Hit, Snapshot
 from kbindex.questions import Question
 from kbindex.refresh import refresh_view
@@ -44,9 +45,9 @@ def find_moves(before: Tree, after: Tree, questions: Sequence[Question]) -> tupl
     """Return the questions whose answers differ, and why only words were compared, if so."""
     try:
         one, other = _embedder(before), _embedder(after)
-        vectors = _vectors(one, questions)
+        vectors = embed_questions(one, questions)
         is_same = one and other and one.identity == other.identity
-        others = vectors if is_same else _vectors(other, questions)
+        others = vectors if is_same else embed_questions(other, questions)
         reason = ""
     except (RecipeError, NoEmbedderError) as error:  # none for both: what is compared is alike
         one, other, vectors, others, reason = None, None, {}, {}, error.message
@@ -118,11 +119,3 @@ def _answers(
         found[question.id] = search(view, tree.repository.config, request, Filters()).hits
     view.close()
     return found
-
-
-def _vectors(
-    embedder: Embedder | None, questions: Sequence[Question]
-) -> dict[str, NDArray[np.float32]]:
-    if embedder is None:
-        return {}
-    return {question.id: embedder.embed_query(question.query) for question in questions}

@@ -223,27 +223,43 @@ def copied(template: Repo, root: Path, environment: dict[str, str]) -> Repo:
     """Copy a repository that was built once, which is ten times faster than to build it."""
     shutil.copytree(template.root, root, symlinks=True)
     repo = Repo(root, environment)
-    repo.git("update-index", "--refresh")
+    repo.git("update-index", "--refresh", "-q")
     return repo
 
 
-@pytest.fixture(scope="session")
-def indexed_template(tmp_path_factory: pytest.TempPathFactory) -> Repo:
-    root = tmp_path_factory.mktemp("indexed") / "repo"
-    root.mkdir()
-    repo = Repo(root, make_environment(tmp_path_factory))
-    repo.git("init", "--quiet", "--initial-branch=main")
-    repo.write("kbindex.toml", 'embedder = "hash"\n')
-    repo.write("bundle/lamps.md", NOTE)
-    repo.write("bundle/ops/rota.md", "# Rota\n\nInes has Monday.\n\n## Swaps\n\nAsk Jonas first.\n")
-    repo.write("bundle/plain.md", "Just a paragraph, without any heading.\n")
-    done = repo.kbindex("init", "--hooks", "native")
-    assert done.code == 0, done.err
-    repo.commit("first")
-    return repo
+Template = Callable[[str, Callable[[Repo], None]], Repo]
+"""Takes the name of a repository and what fills it, the first time; returns a copy."""
 
 
 @pytest.fixture
-def indexed(indexed_template: Repo, tmp_path: Path, environment: dict[str, str]) -> Repo:
+def from_template(
+    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, environment: dict[str, str]
+) -> Template:
+    """Copy a repository for the ``hash`` embedder that is filled once a test process."""
+
+    def make(name: str, fill: Callable[[Repo], None]) -> Repo:
+        template = Repo(tmp_path_factory.getbasetemp() / name, environment)
+        if not template.root.exists():
+            template.root.mkdir()
+            template.git("init", "--quiet", "--initial-branch=main")
+            template.write("kbindex.toml", 'embedder = "hash"\n')
+            fill(template)
+        return copied(template, tmp_path / "repo", environment)
+
+    return make
+
+
+@pytest.fixture
+def indexed(from_template: Template) -> Repo:
     """A repository of three documents whose index is committed and whose native hooks are on."""
-    return copied(indexed_template, tmp_path / "repo", environment)
+
+    def fill(repo: Repo) -> None:
+        repo.write("bundle/lamps.md", NOTE)
+        rota = "# Rota\n\nInes has Monday.\n\n## Swaps\n\nAsk Jonas first.\n"
+        repo.write("bundle/ops/rota.md", rota)
+        repo.write("bundle/plain.md", "Just a paragraph, without any heading.\n")
+        done = repo.kbindex("init", "--hooks", "native")
+        assert done.code == 0, done.err
+        repo.commit("first")
+
+    return from_template("indexed", fill)

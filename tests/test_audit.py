@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Done, Repo
+from conftest import Done, Repo, Template
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
@@ -55,16 +55,10 @@ def mismatched(done: Done) -> set[str]:
 
 
 @pytest.fixture
-def built(
-    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, environment: dict[str, str]
-) -> Repo:
+def built(from_template: Template) -> Repo:
     """A copy of a repository with rows in the table and, of one document, in the WAL."""
-    template = tmp_path_factory.getbasetemp() / "audited"
-    if not template.exists():
-        template.mkdir()
-        repo = Repo(template, environment)
-        repo.git("init", "--quiet", "--initial-branch=main")
-        repo.write("kbindex.toml", 'embedder = "hash"\n')
+
+    def fill(repo: Repo) -> None:
         for name, text in DOCUMENTS.items():
             repo.write(f"bundle/{name}.md", text)
         assert run(repo, "init", "--hooks", "none").code == 0
@@ -73,11 +67,8 @@ def built(
         repo.git("add", "--all")
         assert run(repo, "update").code == 0
         repo.commit()
-    root = tmp_path / "repo"
-    shutil.copytree(template, root, symlinks=True)
-    repo = Repo(root, environment)
-    repo.git("update-index", "--refresh", "-q")
-    return repo
+
+    return from_template("audited", fill)
 
 
 def poison(repo: Repo, document: str) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import NOTE, Done, Repo, count_calls, killed_at, restored
+from conftest import NOTE, Done, Repo, Template, count_calls, killed_at, restored
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
@@ -55,16 +55,10 @@ def n_chunks(repo: Repo) -> int:
 
 
 @pytest.fixture
-def built(
-    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, environment: dict[str, str]
-) -> Repo:
+def built(from_template: Template) -> Repo:
     """A copy of a repository with three documents and their index, committed; no hooks."""
-    template = tmp_path_factory.getbasetemp() / "changed"
-    if not template.exists():
-        template.mkdir()
-        repo = Repo(template, environment)
-        repo.git("init", "--quiet", "--initial-branch=main")
-        repo.write("kbindex.toml", 'embedder = "hash"\n')
+
+    def fill(repo: Repo) -> None:
         repo.write("bundle/lamps.md", NOTE)
         repo.write("bundle/log.md", LONG)
         repo.write("bundle/plain.md", "Just a paragraph, without any heading.\n")
@@ -74,11 +68,8 @@ def built(
         repo.git("add", "--all")
         assert run(repo, "update").code == 0
         repo.commit()
-    root = tmp_path / "repo"
-    shutil.copytree(template, root, symlinks=True)
-    repo = Repo(root, environment)
-    repo.git("update-index", "--refresh", "-q")
-    return repo
+
+    return from_template("changed", fill)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Repo, copied, make_environment
+from conftest import Repo, Template
 
 from kbindex.current import use_view
 from kbindex.errors import UsageError
@@ -207,33 +207,27 @@ def test_a_quote_is_found_once_or_not_at_all() -> None:
 # The verb
 
 
-@pytest.fixture(scope="module")
-def asked_template(tmp_path_factory: pytest.TempPathFactory) -> Repo:
-    root = tmp_path_factory.mktemp("asked") / "repo"
-    root.mkdir()
-    repo = Repo(root, make_environment(tmp_path_factory))
-    repo.git("init", "--quiet", "--initial-branch=main")
-    repo.write("kbindex.toml", 'embedder = "hash"\n')
-    for name, word in (("lamps", "paraffin"), ("lenses", "linen"), ("horns", "brass")):
-        repo.write(f"bundle/{name}.md", f"# {name}\n\n## Use\n\nIt needs {word} every week.\n")
-    repo.git("add", "--all")
-    assert repo.kbindex("init", "--hooks", "none").code == 0
-    questions = [
-        {
-            "id": name,
-            "kind": "easy",
-            "query": f"who needs {word}",
-            "relevant": [{"id": name, "section": "use", "quote": f"needs {word}"}],
-        }
-        for name, word in (("lamps", "paraffin"), ("lenses", "linen"), ("horns", "brass"))
-    ]
-    write_questions(repo, questions)
-    return repo
-
-
 @pytest.fixture
-def asked(asked_template: Repo, tmp_path: Path, environment: dict[str, str]) -> Repo:
-    return copied(asked_template, tmp_path / "repo", environment)
+def asked(from_template: Template) -> Repo:
+    """Three documents, indexed, and ``q.jsonl`` with a question on each."""
+
+    def fill(repo: Repo) -> None:
+        for name, word in (("lamps", "paraffin"), ("lenses", "linen"), ("horns", "brass")):
+            repo.write(f"bundle/{name}.md", f"# {name}\n\n## Use\n\nIt needs {word} every week.\n")
+        repo.git("add", "--all")
+        assert repo.kbindex("init", "--hooks", "none").code == 0
+        questions = [
+            {
+                "id": name,
+                "kind": "easy",
+                "query": f"who needs {word}",
+                "relevant": [{"id": name, "section": "use", "quote": f"needs {word}"}],
+            }
+            for name, word in (("lamps", "paraffin"), ("lenses", "linen"), ("horns", "brass"))
+        ]
+        write_questions(repo, questions)
+
+    return from_template("asked", fill)
 
 
 def write_questions(repo: Repo, questions: list[dict[str, Any]]) -> None:

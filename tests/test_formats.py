@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
-from conftest import NOTE, Done, Repo
+from conftest import NOTE, Done, Repo, Template
 from typer.testing import CliRunner
 
 from kbindex.cli import app
@@ -25,16 +24,10 @@ def run(repo: Repo, *arguments: str, stdin: str = "") -> Done:
 
 
 @pytest.fixture
-def built(
-    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, environment: dict[str, str]
-) -> Repo:
+def built(from_template: Template) -> Repo:
     """A copy of a repository with rows in the table and in the WAL, its index committed."""
-    template = tmp_path_factory.getbasetemp() / "formats"
-    if not template.exists():
-        template.mkdir()
-        repo = Repo(template, environment)
-        repo.git("init", "--quiet", "--initial-branch=main")
-        repo.write("kbindex.toml", 'embedder = "hash"\n')
+
+    def fill(repo: Repo) -> None:
         repo.write("bundle/lamps.md", NOTE)
         repo.write("bundle/plain.md", "Just a paragraph, without any heading.\n")
         assert run(repo, "init", "--hooks", "none").code == 0
@@ -43,11 +36,8 @@ def built(
         repo.git("add", "--all")
         assert run(repo, "update").code == 0
         repo.commit()
-    root = tmp_path / "repo"
-    shutil.copytree(template, root, symlinks=True)
-    repo = Repo(root, environment)
-    repo.git("update-index", "--refresh", "-q")
-    return repo
+
+    return from_template("formats", fill)
 
 
 def rewritten(name: str, text: str) -> str | None:

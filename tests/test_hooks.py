@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import NOTE, Done, Repo
+from conftest import NOTE, Done, Repo, Template
 from typer.testing import CliRunner
 
 from kbindex.cli import app
@@ -67,26 +67,17 @@ def committed(repo: Repo, revision: str = "HEAD") -> set[str]:
 
 
 @pytest.fixture
-def hooked(
-    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, environment: dict[str, str]
-) -> Repo:
+def hooked(from_template: Template) -> Repo:
     """A copy of a repository of three documents, their index committed, native hooks on."""
-    template = tmp_path_factory.getbasetemp() / "hooked"
-    if not template.exists():
-        template.mkdir()
-        repo = Repo(template, environment)
-        repo.git("init", "--quiet", "--initial-branch=main")
-        repo.write("kbindex.toml", 'embedder = "hash"\n')
+
+    def fill(repo: Repo) -> None:
         repo.write("bundle/lamps.md", NOTE)
         repo.write("bundle/ops/rota.md", "# Rota\n\nInes takes Mondays.\n\n## Swaps\n\nAsk.\n")
         repo.write("bundle/plain.md", "Just a paragraph, without any heading.\n")
         assert run(repo, "init", "--hooks", "native").code == 0
         repo.commit("first")
-    root = tmp_path / "repo"
-    shutil.copytree(template, root, symlinks=True)
-    repo = Repo(root, environment)
-    repo.git("update-index", "--refresh", "-q")
-    return repo
+
+    return from_template("hooked", fill)
 
 
 # Commits
@@ -631,26 +622,17 @@ def test_a_hook_with_nothing_to_do_imports_nothing_heavy(hooked: Repo) -> None:
 
 
 @pytest.fixture
-def framed(
-    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, environment: dict[str, str]
-) -> Repo:
+def framed(from_template: Template) -> Repo:
     """A copy of a repository of two documents, their index committed through the framework."""
-    template = tmp_path_factory.getbasetemp() / "framed"
-    if not template.exists():
-        template.mkdir()
-        repo = Repo(template, environment)
-        repo.git("init", "--quiet", "--initial-branch=main")
-        repo.write("kbindex.toml", 'embedder = "hash"\n')
+
+    def fill(repo: Repo) -> None:
         repo.write("bundle/lamps.md", NOTE)
         repo.write("bundle/plain.md", "Just a paragraph.\n")
         done = repo.kbindex("init", "--hooks", "pre-commit")
         assert done.code == 0, done.err
         repo.commit("first")
-    root = tmp_path / "repo"
-    shutil.copytree(template, root, symlinks=True)
-    repo = Repo(root, environment)
-    repo.git("update-index", "--refresh", "-q")
-    return repo
+
+    return from_template("framed", fill)
 
 
 def test_the_framework_s_configuration_is_made_installed_and_committed(framed: Repo) -> None:

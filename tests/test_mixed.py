@@ -12,11 +12,10 @@ import shutil
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import NOTE, Done, Repo
+from conftest import NOTE, Done, Repo, Template
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
@@ -70,24 +69,15 @@ def rules(repo: Repo, *options: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def base(
-    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, environment: dict[str, str]
-) -> Repo:
-    template = tmp_path_factory.getbasetemp() / "mixed"
-    if not template.exists():
-        template.mkdir()
-        repo = Repo(template, environment)
-        repo.git("init", "--quiet", "--initial-branch=main")
-        repo.write("kbindex.toml", 'embedder = "hash"\n')
+def base(from_template: Template) -> Repo:
+
+    def fill(repo: Repo) -> None:
         repo.write("bundle/lamps.md", NOTE)
         repo.write("bundle/log.md", LONG)
         repo.write("bundle/plain.md", "Just a paragraph, without any heading.\n")
         commit(repo)
-    root = tmp_path / "repo"
-    shutil.copytree(template, root, symlinks=True)
-    repo = Repo(root, environment)
-    repo.git("update-index", "--refresh", "-q")
-    return repo
+
+    return from_template("mixed", fill)
 
 
 @pytest.fixture

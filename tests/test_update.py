@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import NOTE, Done, Repo, count_calls, killed_at, restored
+from conftest import NOTE, Done, Repo, Template, count_calls, killed_at, restored
 from typer.testing import CliRunner
 
 from kbindex.cli import app
@@ -110,26 +110,17 @@ def document(paragraphs: list[str], title: str = "Log") -> str:
 
 
 @pytest.fixture
-def built(
-    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, environment: dict[str, str]
-) -> Repo:
+def built(from_template: Template) -> Repo:
     """A copy of a repository with three documents and their index, committed; no hooks."""
-    template = tmp_path_factory.getbasetemp() / "built"
-    if not template.exists():
-        template.mkdir()
-        repo = Repo(template, environment)
-        repo.git("init", "--quiet", "--initial-branch=main")
-        repo.write("kbindex.toml", 'embedder = "hash"\n')
+
+    def fill(repo: Repo) -> None:
         repo.write("bundle/lamps.md", NOTE)
         repo.write("bundle/log.md", document(prose(30)))
         repo.write("bundle/plain.md", "Just a paragraph, without any heading.\n")
         assert run(repo, "init", "--hooks", "none").code == 0
         repo.commit()
-    root = tmp_path / "repo"
-    shutil.copytree(template, root, symlinks=True)
-    repo = Repo(root, environment)
-    repo.git("update-index", "--refresh", "-q")
-    return repo
+
+    return from_template("built", fill)
 
 
 # First build

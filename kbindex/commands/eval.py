@@ -10,9 +10,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from kbindex.answer import query_embedder, weight_of
 from kbindex.console import put
 from kbindex.current import uncovered_documents, use_view, view_recipe
@@ -20,7 +17,19 @@ from kbindex.embed import HASH, Embedder
 from kbindex.errors import ExitCode, UsageError
 from kbindex.evaluate import Gate, Judged, Ranking, Tuning, judge, measures, parse_gate, tune
 from kbindex.formats import Format, printable
-from kbindex.measure import DENSE, DOCUMENT, HYBRID, LEXICAL, MODES, RRF, Asked, Bench, rrf
+from kbindex.measure import (
+    DENSE,
+    DOCUMENT,
+    HYBRID,
+    LEXICAL,
+    MODES,
+    RRF,
+    Asked,
+    Bench,
+    Vectors,
+    embed_questions,
+    rrf,
+)
 from kbindex.progress import progress_on
 from kbindex.questions import Question, read_questions
 from kbindex.render import hit_json, to_json
@@ -72,10 +81,11 @@ def _report(
     bench = Bench(repository, view)
     judged = bench.judged(questions, name)
     recipe = view_recipe(view, repository.config)
-    embedder, vectors = None, {}
+    embedder: Embedder | None = None
+    vectors: Vectors = {}
     if options.tune or {*options.modes} - {LEXICAL}:
         embedder = query_embedder(repository, recipe)
-        vectors = _vectors(questions, embedder)
+        vectors = embed_questions(embedder, questions)
     weight = weight_of(repository, embedder)
     asked: dict[str, Asked] = {}
 
@@ -120,10 +130,6 @@ def _report(
         )
         report["tuning"] = asdict(tuning)
     return report
-
-
-def _vectors(questions: Sequence[Question], embedder: Embedder) -> dict[str, NDArray[np.float32]]:
-    return {question.id: embedder.embed_query(question.query) for question in questions}
 
 
 def _measures(
