@@ -12,18 +12,17 @@ import os
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from kbindex.config import FILE_NAME, PYPROJECT, Config, load_config
-from kbindex.errors import GitError, KbindexError
+from kbindex.errors import KbindexError
 from kbindex.git import Git
 from kbindex.layout import RECIPE
+from kbindex.lock import hold_lock
 
 _ATTRIBUTES = "* -text -eol -ident -filter -working-tree-encoding\n"
 """Each file is what its bytes are: attributes in the folder may name programs to run."""
-_LOCK_SECONDS = 10
 
 
 def open_exported(directory: Path | None) -> Git | None:
@@ -47,24 +46,13 @@ def _config(root: Path) -> Config | None:
 
 def _adopt(root: Path, config: Config) -> Git:
     folder = _git_dir(root)
-    git = Git(root, made_in=folder)
-    (folder / "info").mkdir(exist_ok=True)
-    (folder / "info/attributes").write_text(_ATTRIBUTES)
     names = [FILE_NAME, PYPROJECT, config.bundle, config.index_dir]
-    _take(git, [name for name in names if (root / name).exists()])
+    with hold_lock(folder):  # other queries do the same
+        git = Git(root, made_in=folder)
+        (folder / "info").mkdir(exist_ok=True)
+        (folder / "info/attributes").write_text(_ATTRIBUTES)
+        git.run("add", "--force", "--all", "--", *(n for n in names if (root / n).exists()))
     return git
-
-
-def _take(git: Git, names: list[str]) -> None:
-    until = time.monotonic() + _LOCK_SECONDS
-    while True:
-        try:
-            git.run("add", "--force", "--all", "--", *names)
-            return
-        except GitError as error:  # another query is doing the same
-            if "index.lock" not in error.message or time.monotonic() > until:
-                raise
-            time.sleep(0.05)
 
 
 def _git_dir(root: Path) -> Path:

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 from kbindex import __version__
 from kbindex.cache import Cache
 from kbindex.config import FILE_NAME, PYPROJECT, Config, load_config
-from kbindex.errors import NoBundleError, NoIndexError, NotARepositoryError, RefusedError
+from kbindex.errors import NoBundleError, NoIndexError, NotARepositoryError
 from kbindex.git import Git
+from kbindex.lock import hold_lock
 from kbindex.model import Snapshot
 from kbindex.recipe import versions
 from kbindex.snapshot import read_config, read_snapshot, read_staged_snapshot
 
 _LOCAL = "kbindex"
-_LOCK_SECONDS = 600
 
 
 @dataclass(frozen=True)
@@ -50,29 +49,9 @@ class Repository:
         return hashlib.sha256(content.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
-@contextmanager
-def write_lock(git: Git) -> Iterator[None]:
-    """Hold the lock that writers of a repository share; a dead process holds none."""
-    from filelock import FileLock, Timeout
-
-    folder = git.common_dir / _LOCAL
-    lock = None
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / "lock")
-        lock.acquire(timeout=_LOCK_SECONDS)
-    except Timeout:
-        raise RefusedError(
-            f"another kbindex has been writing for {_LOCK_SECONDS} seconds",
-            "wait for it or stop it, then run this again",
-        ) from None
-    except OSError:
-        lock = None  # read-only: nobody else can write either
-    try:
-        yield
-    finally:
-        if lock is not None:
-            lock.release()
+def write_lock(git: Git) -> AbstractContextManager[None]:
+    """Hold the lock that writers of a repository share."""
+    return hold_lock(git.common_dir / _LOCAL)
 
 
 def open_repository(directory: Path | None) -> Repository:

@@ -37,7 +37,7 @@ OWNERS = {
     "yaml": {"okf", "commands/init"},  # init extends .pre-commit-config.yaml
     "regex": {"places", "okf"},
     "pathspec": {"config", "search"},
-    "filelock": {"repository"},
+    "filelock": {"lock"},
     "Stemmer": {"language"},
     "ir_measures": {"evaluate"},
     "typer": {"cli"},

@@ -68,11 +68,15 @@ def test_attributes_in_the_folder_run_no_program(exported: Repo, tmp_path: Path)
     assert not (tmp_path / "ran").exists()
 
 
-def test_queries_at_once_do_not_disturb_one_another(exported: Repo) -> None:
-    with ThreadPoolExecutor(4) as pool:
-        results = list(pool.map(lambda _: exported.kbindex("query", "foghorn"), range(6)))
-    assert {done.code for done in results} == {0}, [done.err for done in results]
-    assert len({done.out for done in results}) == 1
+def test_queries_at_once_do_not_disturb_one_another(exported: Repo, tmp_path: Path) -> None:
+    outputs = set()
+    for _ in range(5):
+        shutil.rmtree(tmp_path / "cache", ignore_errors=True)
+        with ThreadPoolExecutor(6) as pool:
+            results = list(pool.map(lambda _: exported.kbindex("query", "foghorn"), range(6)))
+        assert {done.code for done in results} == {0}, [done.err for done in results]
+        outputs |= {done.out for done in results}
+    assert len(outputs) == 1
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
