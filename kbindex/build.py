@@ -139,7 +139,8 @@ class Build:
         is_incomplete = advances and bool(self._report.problems)
         if self._options.dry_run or is_incomplete:
             return {}, self._report
-        changes = self._outline_changes(drafts)
+        changes: Changes = {problem.path: None for problem in self._snapshot.refused}
+        changes |= self._outline_changes(drafts)
         changes |= self._row_changes(fresh, drafts, starts_table, keep_others=rows_stand)
         changes |= self._constant_changes()
         return changes, self._report
@@ -169,7 +170,8 @@ class Build:
                 change = RecipeChange("index format", str(error.found), str(FORMAT))
                 self._report.recipe_changes = [change]
                 return False, False
-            self._report.repaired.append(error.message)
+            refused = [f"{p.path}: {p.message}" for p in self._snapshot.refused]
+            self._report.repaired += refused or [error.message]
             return False, True  # a row says by itself which embedder made it
         if stored is None:
             return False, False
@@ -194,7 +196,11 @@ class Build:
         it finds. A damaged table is replaced by one of its sound rows.
         """
         found, damage = load_committed(
-            self._git, self._snapshot, self._cache, self._identity, self._config.index_dir
+            self._git,
+            self._snapshot,
+            self._cache,
+            self._recipe.embedder,
+            self._config.index_dir,
         )
         if damage and rows_stand:
             if not self._options.may_change_recipe:
@@ -225,7 +231,7 @@ class Build:
         identity = self._recipe.embedder if outlines_stand else None
         fresh, stale, newly_proven = [], [], {}
         most = self._recipe.chunk_max_tokens
-        for state in compare(self._snapshot, identity, self._git.read_blobs, proven, most):
+        for state in compare(self._snapshot, identity, self._git, proven, most):
             if state.rule == "unreadable-document":
                 self._fail(state.path, state.message, state.line)
             elif not state.is_fresh or (is_strict and self._deviates(state)):
@@ -249,7 +255,7 @@ class Build:
         if stored.composition != self._recipe.composition:  # no key can tell
             head = self._head_documents()
             return {p for p, blob in self._snapshot.documents.items() if head.get(p) != blob}
-        states = compare(self._snapshot, stored.embedder, self._git.read_blobs)
+        states = compare(self._snapshot, stored.embedder, self._git)
         return {state.path for state in states if not state.is_fresh}
 
     def _draft(self, stale: Iterable[DocumentState]) -> list[Draft]:
@@ -315,7 +321,9 @@ class Build:
         trees = commit_trees(self._git, [*self._git.operation_commits(), "HEAD"])
         for tree in trees:
             other = read_snapshot(self._git, tree, self._config)
-            load_committed(self._git, other, self._cache, self._identity, self._config.index_dir)
+            load_committed(
+                self._git, other, self._cache, self._recipe.embedder, self._config.index_dir
+            )
         return bool(trees)
 
     def _embed_all(
@@ -342,7 +350,7 @@ class Build:
         """Yield the states of documents whose text is needed once more."""
         documents = {path: self._snapshot.documents[path] for path in paths}
         part = replace(self._snapshot, documents=documents)
-        yield from compare(part, self._recipe.embedder, self._git.read_blobs)
+        yield from compare(part, self._recipe.embedder, self._git)
 
     def _embed(self, drafts: Sequence[Draft], missing: Sequence[str]) -> set[str]:
         """Embed what is missing; return the keys of the texts that are too long."""
@@ -376,7 +384,7 @@ class Build:
             yield draft.path, draft.entries, draft.chunks
         elsewhere = wanted - {key for draft in drafts for key in draft.keys}
         if elsewhere:
-            for state in compare(self._snapshot, self._recipe.embedder, self._git.read_blobs):
+            for state in compare(self._snapshot, self._recipe.embedder, self._git):
                 if state.is_fresh and not elsewhere.isdisjoint(state.keys):
                     yield state.path, state.entries, state.chunks
 

@@ -62,7 +62,12 @@ def _run(command: Callable[[], ExitCode]) -> None:
             code = ExitCode.USAGE
         else:
             code = _report_bug()
-    except Exception:
+    except MemoryError:
+        note("the system refused: there is not enough memory")
+        code = ExitCode.USAGE
+    except (SystemExit, GeneratorExit):
+        raise
+    except BaseException:  # panics of native code are no Exceptions, and Python would exit with 1
         code = _report_bug()
     raise typer.Exit(int(code))
 

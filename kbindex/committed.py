@@ -7,10 +7,8 @@ damaged or sparse work tree does not matter.
 from __future__ import annotations
 
 import hashlib
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +17,12 @@ from kbindex.cache import Cache, pack_keys, unpack_keys
 from kbindex.errors import DamagedIndexError
 from kbindex.git import Git
 from kbindex.layout import LFS_POINTER, POINTER_REASON, TABLE, WAL
-from kbindex.model import NOT_EMBEDDED, Row, Snapshot
+from kbindex.model import NOT_EMBEDDED, EmbedderIdentity, Row, Snapshot
 from kbindex.outline import OutlineMismatch, parse_outline
+from kbindex.recipe import identity_id
+from kbindex.storage.columns import checksum
+from kbindex.storage.table_files import ReadFile, read_table
+from kbindex.wal import decode_wal, is_wal_name
 
 
 @dataclass(frozen=True)
@@ -60,15 +62,9 @@ def read_source(git: Git, snapshot: Snapshot, source: Source, index_dir: str) ->
     path = f"{index_dir}/{source.path}"
     try:
         if source.wal_blob is None:
-            with extracted_table(git, snapshot.table) as folder:
-                from kbindex.table import read_rows
-
-                rows, vectors = read_rows(folder)
+            rows, vectors = read_table(snapshot.table, table_reader(git, snapshot))
         else:
-            from kbindex.wal import decode_wal, is_wal_name
-
-            content = git.read_blob(source.wal_blob)
-            _refuse_pointer(content)
+            content = _read(git, source.wal_blob)
             if not is_wal_name(source.path.removeprefix(f"{WAL}/"), content):
                 raise ValueError("is not the content that its name stands for")
             rows, vectors = decode_wal(content)
@@ -77,19 +73,33 @@ def read_source(git: Git, snapshot: Snapshot, source: Source, index_dir: str) ->
     return SourceRows(source, rows, vectors, tuple(_bad_rows(rows, vectors)))
 
 
+def table_reader(git: Git, snapshot: Snapshot) -> ReadFile:
+    """Return what reads a file of the table by its name. Raises ValueError for a pointer."""
+    return lambda name: _read(git, snapshot.table[name])
+
+
+def _read(git: Git, oid: str) -> bytes:
+    content = git.read_blob(oid)
+    if content.startswith(LFS_POINTER.encode()):
+        raise ValueError(POINTER_REASON)
+    return content
+
+
 def load_committed(
-    git: Git, snapshot: Snapshot, cache: Cache, embedder: str, index_dir: str
+    git: Git, snapshot: Snapshot, cache: Cache, identity: EmbedderIdentity, index_dir: str
 ) -> tuple[set[str], list[DamagedIndexError]]:
-    """Return the keys that have a sound vector of ``embedder``, and what is damaged.
+    """Return the keys that have a sound vector of the embedder, and what is damaged.
 
     The cache holds the vectors afterwards; a sound source is read once per clone.
     """
+    embedder = identity_id(identity)
     keys: set[str] = set()
     damage = []
     for source in sources(snapshot):
         if cache.source_keys(_cache_name(source, embedder)) is None:
             try:
                 content = read_source(git, snapshot, source, index_dir)
+                require_dimension(content, identity, index_dir)
             except DamagedIndexError as error:
                 damage.append(error)
                 continue
@@ -99,6 +109,16 @@ def load_committed(
         else:
             keys.update(cached_keys(cache, source, embedder))
     return keys, damage
+
+
+def require_dimension(content: SourceRows, identity: EmbedderIdentity, index_dir: str) -> None:
+    """Raise DamagedIndexError if rows of the embedder have vectors of another dimension."""
+    found, embedder = content.vectors.shape[1], identity_id(identity)
+    if found != identity.dimension and any(row.embedder == embedder for row in content.rows):
+        raise DamagedIndexError(
+            f"{index_dir}/{content.source.path}",
+            f"has vectors of {found} components, the recipe says {identity.dimension}",
+        )
 
 
 def _bad_vectors(content: SourceRows, path: str) -> DamagedIndexError:
@@ -150,49 +170,10 @@ def _remember(content: SourceRows, cache: Cache, embedder: str) -> set[str]:
     return set(sound)
 
 
-class extracted_table:  # noqa: N801  a context manager, used like a function
-    """A table's files, given as blobs by name, in a temporary folder to open or append to."""
-
-    def __init__(self, git: Git, table: Mapping[str, str]) -> None:
-        self._git, self._table = git, table
-
-    def __enter__(self) -> Path:
-        self._scratch = tempfile.TemporaryDirectory(prefix="kbindex-")
-        folder = Path(self._scratch.name)
-        names = list(self._table)
-        contents = self._git.read_blobs(self._table.values())
-        for name, (_, content) in zip(names, contents, strict=True):
-            _refuse_pointer(content)
-            file = folder / TABLE / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(content)
-        return folder
-
-    def __exit__(self, *_: object) -> None:
-        self._scratch.cleanup()
-
-
-def table_files(folder: Path) -> dict[str, bytes]:
-    """Return the files of the table in ``folder`` by their path below it."""
-    table = folder / TABLE
-    return {
-        file.relative_to(table).as_posix(): file.read_bytes()
-        for file in sorted(table.rglob("*"))
-        if file.is_file()
-    }
-
-
 def _bad_rows(rows: list[Row], vectors: NDArray[np.float16]) -> Iterator[int]:
-    from kbindex.rows import checksum
-
     with np.errstate(all="ignore"):  # damage may read as NaN, and is named below
         norms = np.linalg.norm(vectors.astype(np.float32), axis=1)
     for number, row in enumerate(rows):
         is_unit = abs(float(norms[number]) - 1.0) < 0.01
         if not is_unit or checksum(row.key, vectors[number]) != row.sum:
             yield number
-
-
-def _refuse_pointer(content: bytes) -> None:
-    if content.startswith(LFS_POINTER.encode()):
-        raise ValueError(POINTER_REASON)

@@ -17,8 +17,10 @@ from pathlib import Path
 from kbindex.errors import GitError, NotARepositoryError, RefusedError, UsageError
 
 REGULAR_FILE = "100644"
-_REGULAR_MODES = (REGULAR_FILE, "100755")
 _BATCH_OBJECTS = 1000
+_BATCH_BYTES = 1 << 26
+MOST_BYTES = 1 << 30
+"""Of one object that is read. A few bytes in a repository can stand for gigabytes of one."""
 _EMPTY_BLOBS = (
     "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391",
     "473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813",
@@ -204,30 +206,50 @@ class Git:
     # Objects
 
     def read_blobs(self, oids: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-        """Yield (object id, content) in the order asked. Raises GitError for a missing one."""
+        """Yield (object id, content) in the order asked.
+
+        Raises GitError for an object that is missing or has more than ``MOST_BYTES``.
+        """
         wanted = list(oids)
-        for first in range(0, len(wanted), _BATCH_OBJECTS):
-            batch = wanted[first : first + _BATCH_OBJECTS]
+        for batch in _batches(wanted, self._sizes(wanted)):
             request = "".join(f"{oid}\n" for oid in batch).encode()
             output = self.run("cat-file", "--batch", "--buffer", stdin=request)
             at = 0
             for oid in batch:
                 end = output.index(b"\n", at)
-                header = output[at:end].decode().split(" ")
-                if len(header) != 3:
-                    raise GitError(f"git has no object {oid}", "git fsck; git fetch --refetch")
                 start = end + 1
-                at = start + int(header[2]) + 1
+                at = start + int(output[at:end].split(b" ")[2]) + 1
                 yield oid, output[start : at - 1]
+
+    def oversized(self, oids: Sequence[str], most_bytes: int) -> set[str]:
+        """Return those of the objects that have more bytes. Raises GitError for a missing one."""
+        sizes = self._sizes(oids, limit=None)
+        return {oid for oid, size in zip(oids, sizes, strict=True) if size > most_bytes}
+
+    def _sizes(self, oids: Sequence[str], limit: int | None = MOST_BYTES) -> list[int]:
+        """Return the bytes of each object, without reading it."""
+        if not oids:
+            return []
+        request = "".join(f"{oid}\n" for oid in oids).encode()
+        listing = self.run("cat-file", "--batch-check=%(objectsize)", stdin=request).decode()
+        sizes = []
+        for oid, size in zip(oids, listing.splitlines(), strict=True):
+            if not size.isdecimal():
+                raise GitError(f"git has no object {oid}", "git fsck; git fetch --refetch")
+            if limit is not None and int(size) > limit:
+                raise GitError(
+                    f"the object {oid} has {size} bytes, more than the {limit} that are read",
+                    f"git rev-list --objects --all | grep {oid}   (names the file)",
+                )
+            sizes.append(int(size))
+        return sizes
 
     def read_blob(self, oid: str) -> bytes:
         return next(self.read_blobs([oid]))[1]
 
     def total_size(self, oids: Sequence[str]) -> int:
         """Return the bytes of all these objects."""
-        request = "".join(f"{oid}\n" for oid in oids).encode()
-        listing = self.run("cat-file", "--batch-check=%(objectsize)", stdin=request).decode()
-        return sum(int(size) for size in listing.split("\n") if size.isdecimal())
+        return sum(self._sizes(oids, limit=None))
 
     def write_blobs(self, contents: Sequence[bytes]) -> list[str]:
         """Store each content as it is and return its object id."""
@@ -426,9 +448,18 @@ def _folder(path: str) -> Path:
     return Path(os.fsdecode(encode_path(path)))
 
 
-def is_regular(mode: str) -> bool:
-    """Whether a tree entry is a file: no symbolic link, no submodule."""
-    return mode in _REGULAR_MODES
+def _batches(oids: Sequence[str], sizes: Sequence[int]) -> Iterator[list[str]]:
+    """Yield parts of ``oids`` that are few and small enough to be held at once."""
+    batch: list[str] = []
+    n_bytes = 0
+    for oid, size in zip(oids, sizes, strict=True):
+        if batch and (len(batch) == _BATCH_OBJECTS or n_bytes + size > _BATCH_BYTES):
+            yield batch
+            batch, n_bytes = [], 0
+        batch.append(oid)
+        n_bytes += size
+    if batch:
+        yield batch
 
 
 def pathspec(folder: str) -> str:

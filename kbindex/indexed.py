@@ -13,6 +13,11 @@ from kbindex.model import Chunk, Entry, Frontmatter, ViewChunk, ViewDocument
 from kbindex.okf import nested_headings
 from kbindex.terms import stored_terms
 
+_LONGEST_TITLE = 512
+"""Characters of a title that are stored as terms, for it stands beside every chunk."""
+_LONGEST_PATH = 2048
+"""Characters of headings, likewise."""
+
 
 @dataclass(frozen=True)
 class IndexedDocument:
@@ -79,7 +84,7 @@ def _chunks(
     )
     anchors = {start: anchor for _, _, anchor, start in headings}
     anchor: str | None = None
-    title = stored_terms(document.title or "", document.language)
+    title = stored_terms((document.title or "")[:_LONGEST_TITLE], document.language)
     for ordinal, (entry, made) in enumerate(zip(document.entries, document.chunks, strict=True)):
         region = entry.region
         anchor = anchors.get(region.char_start, anchor) if made.heading_path else None
@@ -96,7 +101,7 @@ def _chunks(
         searched = made.shown if is_metadata else text[start:end]
         heading, body = (
             stored_terms(words, document.language)
-            for words in (" ".join(made.heading_path), searched)
+            for words in (" ".join(made.heading_path)[:_LONGEST_PATH], searched)
         )
         parts = (title, heading, body)
         yield ViewChunk(
@@ -110,7 +115,8 @@ def _chunks(
                 json.dumps(path),
                 anchor if path else None,
                 bytes.fromhex(entry.key),
-                text[start:end],
+                # Metadata in many pieces has one text, which the first of them holds.
+                None if is_metadata and ordinal else text[start:end],
             ),
             terms=(
                 *(part.stems for part in parts),

@@ -9,6 +9,7 @@ from collections.abc import Collection
 
 from kbindex.fuse import DEPTH
 from kbindex.terms import Term, Terms
+from kbindex.view import CHUNK_TEXT
 from kbindex.words import phrase_pattern
 
 _WEIGHTS = (2.0, 2.0, 1.0, 1.0, 0.1)
@@ -69,7 +70,7 @@ def chunks_with_phrases(db: sqlite3.Connection, terms: Terms) -> tuple[set[int],
 def _chunks_with_phrase(db: sqlite3.Connection, phrase: str, net: Term) -> set[int]:
     pattern = phrase_pattern(phrase)
     caught = db.execute(
-        "SELECT c.id, d.title, c.heading, c.text FROM words w JOIN chunk c ON c.id = w.rowid"
+        f"SELECT c.id, d.title, c.heading, {CHUNK_TEXT} FROM words w JOIN chunk c ON c.id = w.rowid"
         " JOIN document d ON d.id = c.document WHERE words MATCH ?",
         (" OR ".join(net.alternatives),),
     )

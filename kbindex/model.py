@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 CONTINUES_SECTION = "0"
 CONTINUES_TABLE = "t"
 NOT_EMBEDDED = "-"
+MOST_DIMENSIONS = 1 << 14
+"""Of an embedder's vectors."""
 SEPARATOR = " › "
 """Between the headings of a path, for embedder and reader alike."""
 
@@ -200,11 +202,15 @@ class Snapshot:
     """Path below ``chunks.lance/`` to blob id."""
     recipe: str | None
     skipped: tuple[Problem, ...] = ()
+    refused: tuple[Problem, ...] = ()
+    """Entries below the index folder for which the index is not read."""
+    strays: tuple[Problem, ...] = ()
+    """Files below the index folder that nothing reads."""
 
     @property
     def has_index(self) -> bool:
         """Whether anything of an index is there; without a recipe it is damaged."""
-        parts = (self.recipe, self.outlines, self.orphans, self.wal, self.table)
+        parts = (self.recipe, self.outlines, self.orphans, self.wal, self.table, self.refused)
         return any(parts)
 
 

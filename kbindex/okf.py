@@ -24,6 +24,7 @@ from markdown_it.token import Token
 from kbindex.language import AUTO, NONE, named_language
 from kbindex.model import Block, Document, Frontmatter, Heading
 
+MOST_DOCUMENT_BYTES = 32 << 20
 _MOST_PROBLEMS = 20
 RESERVED_TYPES = {"index.md": "Index", "log.md": "Log"}
 
@@ -61,11 +62,15 @@ class UnreadableDocument(Exception):
         self.reason = reason
 
 
-def decode(blob: bytes) -> str:
+def decode(blob: bytes | None) -> str:
     """Return the text of a blob, its newlines and byte order mark kept.
 
-    Raises UnreadableDocument if it isn't UTF-8 or is the pointer of a file kept elsewhere.
+    Raises UnreadableDocument if it isn't UTF-8, is the pointer of a file kept elsewhere, or was too
+    large to be read (``None``).
     """
+    if blob is None:
+        most = MOST_DOCUMENT_BYTES >> 20
+        raise UnreadableDocument(1, f"it is larger than the {most} MiB that are read")
     if blob.startswith(b"version https://git-lfs.github.com/spec/"):
         raise UnreadableDocument(1, "it is a Git LFS pointer, its text is not in the repository")
     try:
@@ -147,9 +152,12 @@ def nested_headings(text: str) -> list[tuple[int, str]]:
 
 
 # A heading after a quote or list marker, or indented as in a list item; costs no parse elsewhere.
+# Each run is taken once, so that the time is linear in the line.
+_MARKS = r"[ \t>*+\-0-9.)]*+"
+_UNDERLINE = r"=+[ \t]*+\r?$"
 _MAYBE_NESTED = re.compile(
-    r"^(?:[ \t]+|[ \t]*(?:>|(?:[*+-]|\d{1,9}[.)])(?=[ \t]))[ \t>*+\-0-9.)]*)"
-    r"(?:\#{1,6}[ \t]|[=-]+[ \t]*\r?$)",
+    r"^(?:[ \t]++|(?:>|(?:[*+-]|\d{1,9}[.)])(?=[ \t])))[ \t>*+0-9.)]*+"
+    rf"(?:\#{{1,6}}[ \t]|{_UNDERLINE}|-{_MARKS}(?:\#{{1,6}}[ \t]|{_UNDERLINE}|\r?$))",
     re.MULTILINE,
 )
 

@@ -25,6 +25,9 @@ from kbindex.recipe import key_of
 _SLACK = 16
 """Tokens that a piece counted alone may have more than its chunker counted."""
 
+MOST_ENTRIES = 500_000
+"""Lines of an outline, and so chunks of a document."""
+
 _LINE = re.compile(r"([0-9a-f]{32}|-)\t(0|[1-9][0-9]{0,15})\t(0|[1-9][0-9]{0,15})\t([0-6t])\t(.*)")
 _CONFLICT = re.compile(r"^(<{7}|={7}|>{7}|\|{7})( |$)", re.MULTILINE)
 
@@ -55,12 +58,14 @@ def parse_outline(text: str) -> list[Entry]:
     """Read an outline. Raises OutlineMismatch for anything that kbindex would not write."""
     if _CONFLICT.search(text):
         raise ConflictMarkers(0, "the outline holds conflict markers")
-    entries = []
+    entries: list[Entry] = []
     at = 0
     for number, line in enumerate(text.split("\n"), start=1):
         if not line:
             continue
         match = _LINE.fullmatch(line)
+        if len(entries) == MOST_ENTRIES:
+            raise OutlineMismatch(0, f"the outline has more than {MOST_ENTRIES} lines")
         if match is None:
             raise OutlineMismatch(at, f"line {number} of the outline can't be read")
         key, length, n_tokens, opens, heading = match.groups()

@@ -1,25 +1,36 @@
 """The one comparison of a snapshot's documents with its outlines, used by every verb.
 
 Hook, update, check, status and view all ask the same question here, so they can't disagree.
-No I/O: blobs come from the ``read`` that is passed in, a batch at a time.
+No I/O: blobs come from the store that is passed in, a batch at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 from kbindex.model import NOT_EMBEDDED, DocumentState, EmbedderIdentity, Snapshot
-from kbindex.okf import UnreadableDocument, decode
+from kbindex.okf import MOST_DOCUMENT_BYTES, UnreadableDocument, decode
 from kbindex.outline import ConflictMarkers, OutlineMismatch, parse_outline, verify_outline
 
-ReadBlobs = Callable[[Iterable[str]], Iterator[tuple[str, bytes]]]
+
+class Blobs(Protocol):
+    """Where contents come from: git's objects."""
+
+    def read_blobs(self, oids: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+        """Yield (object id, content) in the order asked."""
+
+    def oversized(self, oids: Sequence[str], most_bytes: int) -> set[str]:
+        """Return those of the objects that have more bytes."""
+
+
 Pairs = Mapping[tuple[str, str], tuple[str, ...]]
 
 
 def compare(
     snapshot: Snapshot,
     identity: EmbedderIdentity | None,
-    read: ReadBlobs,
+    blobs: Blobs,
     proven: Pairs | None = None,
     max_tokens: int | None = None,
 ) -> Iterator[DocumentState]:
@@ -37,11 +48,12 @@ def compare(
             yield DocumentState(path, blob, outline, proven[blob, outline])
         else:
             unproven.append((path, blob, outline))
-    oids = (oid for _, blob, outline in unproven for oid in (blob, outline) if oid)
-    contents = read(oids)
+    oids = [oid for _, blob, outline in unproven for oid in (blob, outline) if oid]
+    large = blobs.oversized(oids, MOST_DOCUMENT_BYTES)
+    contents = blobs.read_blobs(oid for oid in oids if oid not in large)
     for path, blob, outline in unproven:
-        _, document = next(contents)
-        listing = next(contents)[1] if outline else None
+        document = None if blob in large else next(contents)[1]
+        listing = b"" if outline in large else next(contents)[1] if outline else None
         yield _state(path, blob, outline, document, listing, identity, max_tokens)
 
 
@@ -49,11 +61,13 @@ def _state(
     path: str,
     blob: str,
     outline: str | None,
-    document: bytes,
+    document: bytes | None,
     listing: bytes | None,
     identity: EmbedderIdentity | None,
     max_tokens: int | None,
 ) -> DocumentState:
+    """Compare one document, ``None`` if it is too large, with its outline, ``None`` without one."""
+
     def differs(rule: str, message: str, text: str | None, line: int | None) -> DocumentState:
         return DocumentState(path, blob, outline, text=text, rule=rule, message=message, line=line)
 

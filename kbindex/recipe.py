@@ -15,8 +15,9 @@ from functools import cache
 
 from kbindex.config import Config
 from kbindex.errors import DamagedIndexError, OlderFormatError, RecipeError
+from kbindex.formats import printable
 from kbindex.layout import LFS_POINTER, POINTER_REASON
-from kbindex.model import EmbedderIdentity, Origin, Recipe
+from kbindex.model import MOST_DIMENSIONS, EmbedderIdentity, Origin, Recipe
 
 FORMAT = 1
 """The format on disk that this version reads and writes (bundle/reference/recipe-json.md)."""
@@ -32,6 +33,12 @@ NEEDS = "0.1.0"
 of all, so that older ones can name it as what they are lacking."""
 
 _FIRST = "0.1.0"
+_MOST_BYTES = 1 << 16
+_LONGEST_NAME = 256
+_LONGEST_PREFIX = 4096
+_MOST_CANARIES = 16
+_CANARY = re.compile(r"[A-Za-z0-9+/]{1,2048}={0,2}")
+_LARGEST_NUMBER = 1 << 24
 
 TOKENIZER = "cl100k_base"
 
@@ -93,6 +100,8 @@ def parse_recipe(text: str, path: str) -> Recipe:
 
     Equal recipes are equal bytes, so a file with other line ends, fields or order is damaged, too.
     """
+    if len(text) > _MOST_BYTES:
+        raise DamagedIndexError(path, f"is no recipe: it has more than {_MOST_BYTES} characters")
     if "<<<<<<< " in text:
         raise DamagedIndexError(path, "holds conflict markers")
     if text.startswith(LFS_POINTER):
@@ -125,6 +134,7 @@ def parse_recipe(text: str, path: str) -> Recipe:
         )
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise DamagedIndexError(path, f"lacks or garbles a field ({error})") from None
+    _require_sane(recipe, path)
     if render_recipe(recipe) != text:
         raise DamagedIndexError(path, "was rewritten: line ends, fields or their order are others")
     return recipe
@@ -170,7 +180,26 @@ def _is_sane(identity: EmbedderIdentity) -> bool:
     fields = asdict(identity)
     dimension = fields.pop("dimension")
     are_texts = all(isinstance(value, str) for value in fields.values())
-    return are_texts and type(dimension) is int and dimension > 0
+    return are_texts and type(dimension) is int and 0 < dimension <= MOST_DIMENSIONS
+
+
+def _require_sane(recipe: Recipe, path: str) -> None:
+    """Raise DamagedIndexError for values that no embedder and no configuration has."""
+    embedder, origin = recipe.embedder, recipe.origin
+    names = (embedder.provider, embedder.model, embedder.digest, recipe.needs, origin.server)
+    prefixes = (embedder.query_prefix, embedder.document_prefix)
+    numbers = (recipe.chunk_tokens, recipe.chunk_max_tokens, recipe.chunker, recipe.composition)
+    is_sane = (
+        all(len(name) <= _LONGEST_NAME and printable(name) == name for name in names)
+        and all(len(prefix) <= _LONGEST_PREFIX for prefix in prefixes)
+        and all(printable(line) == line for prefix in prefixes for line in prefix.split("\n"))
+        and len(origin.canaries) <= _MOST_CANARIES
+        and all(map(_CANARY.fullmatch, origin.canaries))
+        and all(0 <= number <= _LARGEST_NUMBER for number in numbers)
+        and recipe.dtype == "float16"
+    )
+    if not is_sane:
+        raise DamagedIndexError(path, "holds a value that kbindex never writes")
 
 
 def compare_recipes(before: Recipe, after: Recipe) -> list[RecipeChange]:

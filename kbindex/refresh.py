@@ -44,7 +44,7 @@ def refresh_view(repository: Repository, snapshot: Snapshot, view: View, state: 
     gone = [entry[0] for path, entry in held.items() if decode_path(path) not in unchanged]
     changed = {p: blob for p, blob in snapshot.documents.items() if p not in unchanged}
     with repository.cache() as cache:
-        _, damage = load_committed(git, snapshot, cache, identity, config.index_dir)
+        _, damage = load_committed(git, snapshot, cache, recipe.embedder, config.index_dir)
         if damage:
             raise damage[0]
         part = replace(snapshot, documents=changed)
@@ -64,7 +64,7 @@ def refresh_view(repository: Repository, snapshot: Snapshot, view: View, state: 
 def _documents(
     git: Git, config: Config, snapshot: Snapshot, recipe: Recipe
 ) -> Iterator[IndexedDocument]:
-    for state in compare(snapshot, recipe.embedder, git.read_blobs):
+    for state in compare(snapshot, recipe.embedder, git):
         if state.text is None:
             continue  # not text: check and status name it
         entries, chunks = state.entries, state.chunks

@@ -1,8 +1,7 @@
-"""Rows ↔ Arrow: the one schema of table and WAL, and the checksum that each row carries."""
+"""Rows → Arrow, for the libraries that write table and WAL: one schema for both."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -31,19 +30,13 @@ def row_schema(dimension: int) -> pa.Schema:
     )
 
 
-def checksum(key: str, vector: NDArray[np.float16]) -> str:
-    """Return the hash of a key and its vector's little-endian bytes: 16 hex digits."""
-    content = key.encode() + vector.astype("<f2").tobytes()
-    return hashlib.sha256(content).hexdigest()[:16]
-
-
 def to_arrow(rows: Sequence[Row], vectors: NDArray[np.float16]) -> pa.Table:
     """Return rows and their vectors ``(n_rows, dim)`` as an Arrow table."""
     schema = row_schema(vectors.shape[1])
     columns = {
         "key": [row.key for row in rows],
         "embedder": [row.embedder for row in rows],
-        "path": [_as_utf8(row.path) for row in rows],
+        "path": [as_utf8(row.path) for row in rows],
         "ordinal": [row.ordinal for row in rows],
         "blob": [row.blob for row in rows],
         "char_start": [row.char_start for row in rows],
@@ -62,34 +55,7 @@ def to_arrow(rows: Sequence[Row], vectors: NDArray[np.float16]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def from_arrow(table: pa.Table) -> tuple[list[Row], NDArray[np.float16]]:
-    """Return rows and vectors ``(n_rows, dim)``. Raises ValueError if the schema is another."""
-    expected = row_schema(1).names
-    if table.column_names != expected:
-        raise ValueError(f"has the columns {', '.join(table.column_names)}")
-    column = table.column("vector").combine_chunks()
-    if isinstance(column, pa.ChunkedArray):  # an empty table keeps its chunks
-        column = column.chunk(0) if column.num_chunks else pa.array([], column.type)
-    dimension = column.type.list_size
-    vectors = np.asarray(column.flatten().to_numpy(zero_copy_only=False), dtype=np.float16)
-    rows = [
-        Row(
-            record["key"],
-            record["embedder"],
-            record["path"],
-            record["ordinal"],
-            record["blob"],
-            record["char_start"],
-            record["char_end"],
-            tuple(record["heading"]),
-            record["tokens"],
-            record["sum"],
-        )
-        for record in table.drop_columns(["vector"]).to_pylist()
-    ]
-    return rows, vectors.reshape(len(rows), dimension)
-
-
-def _as_utf8(path: str) -> str:
+def as_utf8(path: str) -> str:
+    """Return a path as a row holds it: bytes that are not UTF-8 as escapes."""
     # Arrow strings are UTF-8; a row's path is a note to readers, the outline is the address.
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -17,7 +17,7 @@ from kbindex.git import decode_path, encode_path
 from kbindex.lexical import chunks_with_phrases, search_words
 from kbindex.model import Coverage, Hit
 from kbindex.terms import query_terms
-from kbindex.view import DamagedView, View
+from kbindex.view import CHUNK_TEXT, DamagedView, View
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ def _hits(
     for rank, candidate in enumerate(best, start=1):
         row = db.execute(
             "SELECT d.path, d.blob, d.title, d.type, d.status, c.char_start, c.char_end,"
-            " c.first_line, c.last_line, c.heading, c.anchor, c.text"
+            f" c.first_line, c.last_line, c.heading, c.anchor, {CHUNK_TEXT}"
             " FROM chunk c JOIN document d ON d.id = c.document WHERE c.id = ?",
             (candidate.chunk,),
         ).fetchone()

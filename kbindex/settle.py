@@ -73,11 +73,11 @@ def _add_rows(repository: Repository, cache: Cache, ours: Snapshot, trees: list[
         return 0
     identity = identity_id(recipe.embedder)
     merged = read_staged_snapshot(git, config)
-    held, _ = load_committed(git, merged, cache, identity, config.index_dir)
+    held, _ = load_committed(git, merged, cache, recipe.embedder, config.index_dir)
     others = [ours, *(read_snapshot(git, tree, config) for tree in trees)]
     needed = outline_keys(git, [merged, *others])
     for other in others:
-        load_committed(git, other, cache, identity, config.index_dir)
+        load_committed(git, other, cache, recipe.embedder, config.index_dir)
     rows: dict[str, Row] = {}
     for other in others:
         store = RowStore(git, config, other, cache, identity)

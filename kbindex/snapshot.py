@@ -8,7 +8,7 @@ from pathlib import PurePosixPath as PurePath
 
 from kbindex.config import FILE_NAME, PYPROJECT, Config, load_config
 from kbindex.errors import DamagedIndexError, RecipeError
-from kbindex.git import Git, is_regular
+from kbindex.git import Git
 from kbindex.layout import (
     OUTLINE_SUFFIX,
     OUTLINES,
@@ -20,6 +20,7 @@ from kbindex.layout import (
 )
 from kbindex.model import Problem, Recipe, Snapshot
 from kbindex.recipe import parse_recipe
+from kbindex.storage.names import admit, is_plain_path, is_regular
 
 
 def read_config(git: Git, tree: str | None) -> Config:
@@ -43,6 +44,7 @@ def read_staged_snapshot(git: Git, config: Config) -> Snapshot:
 
 def read_recipe(git: Git, snapshot: Snapshot, config: Config) -> Recipe | None:
     """Return the recipe of a snapshot, ``None`` where there is no index. Raises as parsing does."""
+    refuse_hostile(snapshot)
     path = f"{config.index_dir}/{RECIPE}"
     if snapshot.recipe is None:
         if snapshot.has_index:
@@ -51,6 +53,12 @@ def read_recipe(git: Git, snapshot: Snapshot, config: Config) -> Recipe | None:
             )
         return None
     return parse_recipe(git.read_blob(snapshot.recipe).decode("utf-8", "replace"), path)
+
+
+def refuse_hostile(snapshot: Snapshot) -> None:
+    """Raise DamagedIndexError if a tree holds what must not stand in an index."""
+    for problem in snapshot.refused[:1]:
+        raise DamagedIndexError(problem.path, problem.message, problem.remedy)
 
 
 def find_recipe(git: Git, snapshot: Snapshot, config: Config) -> Recipe | None:
@@ -74,28 +82,29 @@ def commit_trees(git: Git, commits: Iterable[str]) -> list[str]:
 
 def make_snapshot(tree: str, files: Iterable[tuple[str, str, str]], config: Config) -> Snapshot:
     """Sort (mode, object id, path) entries into documents and index files."""
-    prefix = f"{config.index_dir}/"
+    folder, prefix = config.index_dir, f"{config.index_dir}/"
     documents: dict[str, str] = {}
-    index_files: dict[str, str] = {}
+    index_entries = []
     skipped = []
     for mode, oid, path in files:
-        if path.startswith(prefix):
-            index_files[path.removeprefix(prefix)] = oid
+        if path == folder or path.startswith(prefix):
+            index_entries.append((mode, oid, path))
         elif config.is_document(path) and is_regular(mode):
-            if has_outline_path(config.document_path(path)):
+            problem = _name_problem(config, path)
+            if problem is None:
                 documents[path] = oid
             else:
-                message = "the file name leaves no room for '.tsv': it is not indexed"
-                skipped.append(Problem("unreadable-document", path, message, remedy="rename it"))
-    paths = {outline_path(prefix[:-1], config.document_path(path)): path for path in documents}
+                skipped.append(problem)
+    paths = {outline_path(folder, config.document_path(path)): path for path in documents}
     for outline, path in list(paths.items()):
         folders = PurePath(outline).parents if f"{OUTLINE_SUFFIX}/" in outline else ()
         if any(str(folder) in paths for folder in folders):
             message = "its folder's name is that of another document's outline: it is not indexed"
             skipped.append(Problem("unreadable-document", path, message, remedy="rename it"))
             del paths[outline], documents[path]
+    admitted = admit(index_entries, folder)
     outlines, orphans = {}, {}
-    for name, oid in index_files.items():
+    for name, oid in admitted.files.items():
         path = f"{prefix}{name}"
         if path in paths:
             outlines[paths[path]] = oid
@@ -106,11 +115,24 @@ def make_snapshot(tree: str, files: Iterable[tuple[str, str, str]], config: Conf
         documents=documents,
         outlines=outlines,
         orphans=orphans,
-        wal=_below(index_files, f"{WAL}/", ".arrow"),
-        table=_below(index_files, f"{TABLE}/", ""),
-        recipe=index_files.get(RECIPE),
+        wal=_below(admitted.files, f"{WAL}/", ".arrow"),
+        table=_below(admitted.files, f"{TABLE}/", ""),
+        recipe=admitted.files.get(RECIPE),
         skipped=tuple(skipped),
+        refused=tuple(admitted.refused),
+        strays=tuple(admitted.strays),
     )
+
+
+def _name_problem(config: Config, path: str) -> Problem | None:
+    """Return why a document's name keeps it out of the index, ``None`` if it doesn't."""
+    if not is_plain_path(path):
+        message = "its name leads out of its folder: it is not indexed"
+    elif not has_outline_path(config.document_path(path)):
+        message = "the file name leaves no room for '.tsv': it is not indexed"
+    else:
+        return None
+    return Problem("unreadable-document", path, message, remedy="rename it")
 
 
 def _below(files: dict[str, str], prefix: str, suffix: str) -> dict[str, str]:

@@ -17,16 +17,17 @@ from kbindex.committed import (
     Source,
     SourceRows,
     cached_keys,
-    extracted_table,
     read_source,
     sources,
-    table_files,
+    table_reader,
 )
 from kbindex.config import Config
 from kbindex.errors import DamagedIndexError
 from kbindex.git import Git
 from kbindex.layout import TABLE, WAL
 from kbindex.model import Chunk, Entry, Row, Snapshot
+from kbindex.storage.columns import checksum
+from kbindex.storage.table_files import latest_manifest
 
 Changes = dict[str, bytes | None]
 """Index files by their path from the repository's root; ``None`` removes one."""
@@ -55,8 +56,6 @@ def anchor_rows(
 
     ``documents`` maps paths to blobs; ``vectors`` holds those of all keys.
     """
-    from kbindex.rows import checksum
-
     rows: dict[str, Row] = {}
     for path, entries, chunks in places:
         for ordinal, (entry, made) in enumerate(zip(entries, chunks, strict=True)):
@@ -90,7 +89,7 @@ class RowStore:
         """Return the changes that replace table and WAL by a new table of ``rows``."""
         changes: Changes = dict.fromkeys(f"{self._folder}/{WAL}/{n}" for n in self._snapshot.wal)
         changes |= dict.fromkeys(f"{self._folder}/{TABLE}/{n}" for n in self._snapshot.table)
-        return changes | self._append({}, rows, vectors) if rows else changes
+        return changes | self._append(rows, vectors, begins=True) if rows else changes
 
     def add(
         self,
@@ -166,7 +165,8 @@ class RowStore:
         anchored = {row.key: row for row in anchor({row.key for row in moved})}
         moved = [anchored.get(row.key, row) for row in moved]
         if moved:
-            changes |= self._append(self._snapshot.table, moved, all_vectors)
+            begins = not self._snapshot.table
+            changes |= self._append(moved, all_vectors, begins=begins)
         return changes, bool(changes)
 
     def _folded(
@@ -193,18 +193,20 @@ class RowStore:
             if number not in bad and row.embedder == self._embedder
         ]
 
-    def _append(self, table: Mapping[str, str], rows: Sequence[Row], vectors: Vectors) -> Changes:
+    def _append(self, rows: Sequence[Row], vectors: Vectors, *, begins: bool) -> Changes:
+        """Return the files that add ``rows`` to the table as one version, or begin a table."""
         from kbindex.table import append_rows
 
         folder = f"{self._folder}/{TABLE}"
-        with extracted_table(self._git, table) as scratch:
+        before = None
+        if not begins:
             try:
-                append_rows(scratch, rows, stack_vectors(rows, vectors))
+                read = table_reader(self._git, self._snapshot)
+                _, before = latest_manifest(self._snapshot.table, read)
             except ValueError as error:
                 raise DamagedIndexError(folder, str(error)) from None
-            files = table_files(scratch)
-        changes: Changes = dict.fromkeys(f"{folder}/{name}" for name in table.keys() - files.keys())
-        return changes | {f"{folder}/{name}": content for name, content in files.items()}
+        files = append_rows(rows, stack_vectors(rows, vectors), before)
+        return {f"{folder}/{name}": content for name, content in files.items()}
 
 
 def stack_vectors(rows: Iterable[Row], vectors: Vectors) -> NDArray[np.float16]:

@@ -1,46 +1,94 @@
-"""The LanceDB table: create, append, read. The only module that imports lancedb (1–2 s).
+"""The LanceDB table: create and append. The only module that imports lancedb (1–2 s).
 
-A checkpoint only ever appends; nothing here compacts or deletes.
+A checkpoint only ever appends; nothing here compacts or deletes. LanceDB opens no file that comes
+from a repository: it appends to a manifest that was read here and written anew, and what it wrote
+is read back before it is committed.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kbindex.errors import KbindexError
 from kbindex.layout import TABLE
 from kbindex.model import Row
-from kbindex.rows import from_arrow, to_arrow
+from kbindex.rows import as_utf8, to_arrow
+from kbindex.storage.columns import read_rows
+from kbindex.storage.datafile import read_data_file
+from kbindex.storage.manifest import Manifest, write_manifest
+from kbindex.storage.table_files import latest_manifest, manifest_name
 
 _NAME = TABLE.removesuffix(".lance")
 
 T = TypeVar("T")
 
 
-def append_rows(folder: Path, rows: Sequence[Row], vectors: NDArray[np.float16]) -> None:
-    """Add rows as one new version to the table in ``folder``, creating it if it isn't there.
+def append_rows(
+    rows: Sequence[Row], vectors: NDArray[np.float16], before: Manifest | None
+) -> dict[str, bytes]:
+    """Add rows as one new version behind ``before``, or begin a table.
 
-    Raises ValueError if the table that is there can't be read.
+    Returns the files that are new, by their name below the table's folder. Raises KbindexError if
+    LanceDB can't write, RuntimeError if what it wrote does not hold the rows.
     """
+    with tempfile.TemporaryDirectory(prefix="kbindex-") as scratch:
+        folder = Path(scratch)
+        table = folder / TABLE
+        if before is not None:
+            manifest = table / manifest_name(before.version)
+            manifest.parent.mkdir(parents=True)
+            (table / "data").mkdir()
+            manifest.write_bytes(write_manifest(before))
+        _add(folder, to_arrow(rows, vectors), begins=before is None)
+        files = {
+            file.relative_to(table).as_posix(): file.read_bytes()
+            for file in table.rglob("*")
+            if file.is_file()
+        }
+    if before is not None:
+        del files[manifest_name(before.version)]
+    _prove(files, rows, vectors, before)
+    return dict(sorted(files.items()))
+
+
+def _add(folder: Path, arrow: Any, *, begins: bool) -> None:
     database = _connect(folder)
-    arrow = to_arrow(rows, vectors)
-    if (folder / TABLE).exists():
-        _guard(lambda: database.open_table(_NAME).add(arrow))
+    if begins:
+        _guard(lambda: database.create_table(_NAME, arrow))
     else:
-        database.create_table(_NAME, arrow)
+        _guard(lambda: database.open_table(_NAME).add(arrow))
 
 
-def read_rows(folder: Path) -> tuple[list[Row], NDArray[np.float16]]:
-    """Return every row and the vectors ``(n_rows, dim)``. Raises ValueError if it can't be read."""
-    arrow = _guard(lambda: _connect(folder).open_table(_NAME).to_arrow())
-    return from_arrow(arrow)
+def _prove(
+    files: Mapping[str, bytes],
+    rows: Sequence[Row],
+    vectors: NDArray[np.float16],
+    before: Manifest | None,
+) -> None:
+    """Read back what was written, so that nothing is committed that no one can read."""
+    old = () if before is None else before.fragments
+    _, after = latest_manifest(files, files.__getitem__)
+    if after.fragments[: len(old)] != old:
+        raise RuntimeError("LanceDB wrote a version that lacks rows of the one before")
+    new = replace(after, fragments=after.fragments[len(old) :])
+    parts = [
+        read_data_file(files[f"data/{fragment.file}"], fragment.n_rows, new.dimension)
+        for fragment in new.fragments
+    ]
+    found, written = read_rows(parts)
+    expected = [replace(row, path=as_utf8(row.path)) for row in rows]
+    if found != expected or written.tobytes() != vectors.tobytes():
+        raise RuntimeError("LanceDB wrote other rows than it was given")
 
 
 def _connect(folder: Path) -> Any:
@@ -65,7 +113,7 @@ def _silent_stderr() -> Iterator[None]:
 
 
 def _guard(action: Callable[[], T]) -> T:
-    """Turn whatever a damaged table does to the native code, panics included, into ValueError."""
+    """Turn whatever the native code fails with, panics included, into one message."""
     try:
         with _silent_stderr():
             return action()
@@ -73,5 +121,8 @@ def _guard(action: Callable[[], T]) -> T:
         # pyo3's PanicException derives from BaseException and can't be imported to be named.
         if isinstance(error, Exception) or type(error).__name__ == "PanicException":
             reason = str(error).strip().splitlines() or [type(error).__name__]
-            raise ValueError(f"LanceDB can't read it ({reason[0][:200]})") from None
+            raise KbindexError(
+                f"LanceDB can't write the table ({reason[0][:200]})",
+                "see that there is room on the disk, then run this again",
+            ) from None
         raise

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,10 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from tiktoken import Encoding
+
+
+_LONGEST_RUN = 999_990
+"""White space at a stretch; tiktoken 0.14 panics from 999,999 characters on."""
 
 
 @cache
@@ -25,7 +31,7 @@ def _encoding() -> Encoding:
 
 def count_tokens(text: str) -> int:
     """Return the number of cl100k tokens of ``text``, special tokens read as plain text."""
-    return len(_encoding().encode_ordinary(text))
+    return sum(len(_encoding().encode_ordinary(part)) for part in _parts(text))
 
 
 def token_starts(text: str) -> NDArray[np.int64]:
@@ -34,7 +40,7 @@ def token_starts(text: str) -> NDArray[np.int64]:
     A code point of several tokens appears several times. Non-decreasing.
     """
     encoding = _encoding()
-    tokens = encoding.encode_ordinary(text)
+    tokens = [token for part in _parts(text) for token in encoding.encode_ordinary(part)]
     lengths = np.fromiter(
         map(len, encoding.decode_tokens_bytes(tokens)), dtype=np.int64, count=len(tokens)
     )
@@ -45,3 +51,14 @@ def token_starts(text: str) -> NDArray[np.int64]:
     code_point_of_byte = np.cumsum((raw & 0xC0) != 0x80) - 1
     starts: NDArray[np.int64] = code_point_of_byte[byte_starts]
     return starts
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Yield ``text`` in parts that the tokenizer can take: whole, but for endless white space."""
+    begin = 0
+    if len(text) > _LONGEST_RUN:
+        for run in re.finditer(r"\s++", text):
+            for at in range(run.start() + _LONGEST_RUN, run.end(), _LONGEST_RUN):
+                yield text[begin:at]
+                begin = at
+    yield text[begin:]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from kbindex.canonical import find_deviation
 from kbindex.choose import expected_identity
 from kbindex.chunk import Limits
-from kbindex.committed import SourceRows, read_source, sources
+from kbindex.committed import SourceRows, read_source, require_dimension, sources
 from kbindex.config import Config
 from kbindex.errors import DamagedIndexError, KbindexError, RecipeError
 from kbindex.git import Git
@@ -58,7 +58,11 @@ class Verdict:
 
 def verify(git: Git, config: Config, snapshot: Snapshot, *, strict: bool = False) -> Verdict:
     """Return the verdict on a snapshot."""
-    verdict = Verdict(n_documents=len(snapshot.documents), problems=list(snapshot.skipped))
+    verdict = Verdict(
+        n_documents=len(snapshot.documents),
+        problems=[*snapshot.skipped, *snapshot.refused],
+        notices=list(snapshot.strays),
+    )
     verdict.recipe = _recipe(git, config, snapshot, verdict.problems)
     recipe = verdict.recipe
     # Under another composition no key can be derived, and no document is to blame for that.
@@ -67,7 +71,7 @@ def verify(git: Git, config: Config, snapshot: Snapshot, *, strict: bool = False
     max_tokens = recipe.chunk_max_tokens if recipe else None
     is_strict = strict and recipe is not None and recipe.chunker == CHUNKER_VERSION
     holders: dict[str, str] = {}
-    for state in compare(snapshot, identity, git.read_blobs, max_tokens=max_tokens):
+    for state in compare(snapshot, identity, git, max_tokens=max_tokens):
         verdict.n_chunks += len(state.keys)
         for key in state.keys:
             holders.setdefault(key, state.path)
@@ -89,6 +93,8 @@ def verify(git: Git, config: Config, snapshot: Snapshot, *, strict: bool = False
 
 def _recipe(git: Git, config: Config, snapshot: Snapshot, problems: list[Problem]) -> Recipe | None:
     path = f"{config.index_dir}/{RECIPE}"
+    if snapshot.refused:
+        return None  # named already; nothing of such an index is read
     try:
         stored = read_recipe(git, snapshot, config)
     except DamagedIndexError as error:
@@ -143,6 +149,7 @@ def _verify_rows(
     for source in sources(snapshot):
         try:
             content = read_source(git, snapshot, source, config.index_dir)
+            require_dimension(content, verdict.recipe.embedder, config.index_dir)
         except DamagedIndexError as error:
             path = f"{config.index_dir}/{source.path}"
             message = error.message.removeprefix(f"{path}: ")

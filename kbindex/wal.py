@@ -6,17 +6,19 @@ import hashlib
 from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from kbindex.model import Row
-from kbindex.rows import from_arrow, to_arrow
-
-_END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+from kbindex.storage.arrow_stream import read_stream
+from kbindex.storage.columns import read_rows
 
 
 def encode_wal(rows: Sequence[Row], vectors: NDArray[np.float16]) -> tuple[str, bytes]:
     """Return (file name, content). Equal rows give equal bytes; their order is made canonical."""
+    import pyarrow as pa  # writers alone need it
+
+    from kbindex.rows import to_arrow
+
     order = sorted(range(len(rows)), key=lambda i: rows[i].key)
     table = to_arrow([rows[i] for i in order], vectors[order])
     sink = pa.BufferOutputStream()
@@ -28,15 +30,7 @@ def encode_wal(rows: Sequence[Row], vectors: NDArray[np.float16]) -> tuple[str, 
 
 def decode_wal(content: bytes) -> tuple[list[Row], NDArray[np.float16]]:
     """Return rows and vectors ``(n_rows, dim)``. Raises ValueError if it isn't a WAL file."""
-    if not content.endswith(_END_OF_STREAM):
-        raise ValueError("is not a whole Arrow stream")
-    try:
-        with pa.ipc.open_stream(content) as reader:
-            table = reader.read_all()
-            table.validate(full=True)
-    except (pa.ArrowException, OSError) as error:
-        raise ValueError(f"is not an Arrow stream ({str(error).splitlines()[0]})") from None
-    return from_arrow(table)
+    return read_rows(read_stream(content))
 
 
 def is_wal_name(name: str, content: bytes) -> bool:

@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
+
+from kbindex.layout import TABLE
+from kbindex.model import Row
+from kbindex.storage.table_files import latest_manifest, read_table
+from kbindex.table import append_rows
 
 AUTHOR = {
     "GIT_AUTHOR_NAME": "Ada",
@@ -225,6 +232,25 @@ def copied(template: Repo, root: Path, environment: dict[str, str]) -> Repo:
     repo = Repo(root, environment)
     repo.git("update-index", "--refresh", "-q")
     return repo
+
+
+def table_rows(folder: Path) -> tuple[list[Row], NDArray[np.float16]]:
+    """Return the rows of the table in ``folder`` and their vectors."""
+    table = folder / TABLE
+    names = {f.relative_to(table).as_posix() for f in table.rglob("*") if f.is_file()}
+    return read_table(names, lambda name: (table / name).read_bytes())
+
+
+def write_table(folder: Path, rows: list[Row], vectors: NDArray[np.float16]) -> None:
+    """Add rows to the table in ``folder`` as a version, or begin it, as a checkpoint does."""
+    table = folder / TABLE
+    names = {f.relative_to(table).as_posix() for f in table.rglob("*") if f.is_file()}
+    before = None
+    if names:
+        _, before = latest_manifest(names, lambda name: (table / name).read_bytes())
+    for name, content in append_rows(rows, vectors, before).items():
+        (table / name).parent.mkdir(parents=True, exist_ok=True)
+        (table / name).write_bytes(content)
 
 
 Template = Callable[[str, Callable[[Repo], None]], Repo]

@@ -68,6 +68,7 @@ CORE = {
     "formats",
     "render",
     "hooks",
+    *(module for module in MODULES if module.startswith("storage/")),
 }
 CORE_MAY_IMPORT = CORE | {"__init__"}
 EXCEPTIONS = {

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Done, Repo, Template
+from conftest import Done, Repo, Template, table_rows, write_table
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
@@ -22,8 +22,7 @@ from kbindex.cli import app
 from kbindex.embed.builtin import BuiltinEmbedder
 from kbindex.embed.hashing import HashEmbedder
 from kbindex.errors import EmbeddingError
-from kbindex.rows import checksum
-from kbindex.table import append_rows, read_rows
+from kbindex.storage.columns import checksum
 from kbindex.wal import decode_wal, encode_wal
 
 N_PLAIN = 12
@@ -95,11 +94,11 @@ def poison(repo: Repo, document: str) -> None:
             file.with_name(name).write_bytes(content)
             break
     else:
-        rows, vectors = read_rows(repo.root / ".kbindex")
+        rows, vectors = table_rows(repo.root / ".kbindex")
         assert any(row.path == document for row in rows)
         vectors = vectors.copy()
         shutil.rmtree(repo.root / ".kbindex/chunks.lance")
-        append_rows(repo.root / ".kbindex", poisoned(rows, vectors), vectors)
+        write_table(repo.root / ".kbindex", poisoned(rows, vectors), vectors)
     shutil.rmtree(repo.root / ".git/kbindex", ignore_errors=True)
     repo.commit("poison", "--no-verify")
 
@@ -136,7 +135,7 @@ def test_a_poisoned_vector_with_a_right_checksum_is_caught_and_nothing_else_is(
 
 
 def test_a_poisoned_copy_of_a_key_that_the_table_has_rightly_is_caught(built: Repo) -> None:
-    rows, vectors = read_rows(built.root / ".kbindex")
+    rows, vectors = table_rows(built.root / ".kbindex")
     vectors = np.roll(vectors, 1, axis=0)
     row = rows[0]
     wrong = type(row)(

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import NOTE, Done, Repo, Template, count_calls, killed_at, restored
+from conftest import NOTE, Done, Repo, Template, count_calls, killed_at, restored, table_rows
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
@@ -27,7 +27,6 @@ from kbindex.cli import app
 from kbindex.embed import hashing
 from kbindex.embed.hashing import HashEmbedder
 from kbindex.recipe import identity_id
-from kbindex.table import read_rows
 
 N_LONG = 30
 LONG = "# Log\n\n" + "\n\n".join(
@@ -269,7 +268,7 @@ def test_another_identity_begins_a_table_and_anything_else_keeps_it(
     before = table()
     change.apply(built, monkeypatch)
     assert run(built, "update").code == 0
-    rows, vectors = read_rows(built.root / ".kbindex")
+    rows, vectors = table_rows(built.root / ".kbindex")
     wal = built.git("ls-files", ".kbindex/wal/*.arrow").split()
     if change.keeps_table:
         assert before <= table()

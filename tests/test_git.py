@@ -11,7 +11,8 @@ import pytest
 from conftest import AUTHOR, Repo
 
 from kbindex.errors import ExitCode, GitError, NotARepositoryError, RefusedError, UsageError
-from kbindex.git import Git, decode_path, encode_path, is_regular
+from kbindex.git import Git, decode_path, encode_path
+from kbindex.storage.names import is_regular
 
 NAMES = [
     b"with space.md",

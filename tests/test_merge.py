@@ -11,14 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Done, Repo
+from conftest import Done, Repo, table_rows
 from typer.testing import CliRunner
 
 from kbindex.cli import app
 from kbindex.embed import load_embedder
 from kbindex.plan import compare
 from kbindex.repository import open_tree
-from kbindex.table import read_rows
 
 N_DOCUMENTS = 12
 N_PAIRS = int(os.environ.get("KBINDEX_TEST_PAIRS", "8"))
@@ -513,7 +512,7 @@ def assert_live_rows_dereference(repo: Repo) -> None:
     """Assert that the table's row of each live key cites, in history, what was embedded."""
     _, snapshot = open_tree(repo.root, "HEAD")
     repository, _ = open_tree(repo.root, "HEAD")
-    states = compare(snapshot, load_embedder("hash").identity, repository.git.read_blobs)
+    states = compare(snapshot, load_embedder("hash").identity, repository.git)
     shown = {
         entry.key: made.shown
         for state in states
@@ -521,7 +520,7 @@ def assert_live_rows_dereference(repo: Repo) -> None:
         if made.shown is not None
     }
     reachable = {line.split()[0] for line in repo.git("rev-list", "--objects", "HEAD").splitlines()}
-    rows = {row.key: row for row in read_rows(repo.root / ".kbindex")[0]}
+    rows = {row.key: row for row in table_rows(repo.root / ".kbindex")[0]}
     assert shown.keys() <= rows.keys()
     for key, text in shown.items():
         row = rows[key]

@@ -15,14 +15,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import NOTE, Done, Repo, Template
+from conftest import NOTE, Done, Repo, Template, table_rows
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 from kbindex.cli import app
 from kbindex.embed.hashing import HashEmbedder
 from kbindex.recipe import identity_id
-from kbindex.table import read_rows
 
 ORIGINAL = HashEmbedder.identity
 LONG = "# Log\n\n" + "\n\n".join(
@@ -153,7 +152,7 @@ def assert_mended(repo: Repo, **fields: str) -> None:
     """Assert that the index is whole and holds one identity."""
     checked = run(repo, "check", "--strict")
     assert checked.code == 0, checked.out
-    rows, _ = read_rows(repo.root / ".kbindex")
+    rows, _ = table_rows(repo.root / ".kbindex")
     assert {row.embedder for row in rows} == {identity_id(replace(ORIGINAL, **fields))}  # type: ignore[arg-type]
     again = run(repo, "update")
     assert "0 embedded in 0 calls" in again.out

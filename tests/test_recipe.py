@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kbindex import __version__
 from kbindex.config import Config
 from kbindex.errors import DamagedIndexError, ExitCode, RecipeError
+from kbindex.formats import printable
 from kbindex.model import EmbedderIdentity, Origin, Recipe
 from kbindex.recipe import (
     FORMAT,
@@ -56,24 +57,26 @@ def test_every_field_of_an_identity_is_tried_here() -> None:
     assert {field.name for field in fields(EmbedderIdentity)} == set(OTHER_IDENTITIES)
 
 
+PRINTED = st.text(max_size=8).filter(lambda text: printable(text) == text)
+
+
 @given(
     st.builds(
         Recipe,
         embedder=st.builds(
             EmbedderIdentity,
-            provider=st.text(max_size=8),
-            model=st.text(max_size=8),
-            digest=st.text(max_size=8),
+            provider=PRINTED,
+            model=PRINTED,
+            digest=PRINTED,
             dimension=st.integers(1, 4096),
-            query_prefix=st.text(max_size=8),
-            document_prefix=st.text(max_size=8),
+            query_prefix=PRINTED,
+            document_prefix=PRINTED,
         ),
         chunk_tokens=st.integers(32, 9999),
         chunk_max_tokens=st.integers(32, 9999),
         format=st.just(FORMAT),
         chunker=st.integers(1, 9),
         composition=st.integers(1, 9),
-        dtype=st.sampled_from(["float16", "float32"]),
     )
 )
 @settings(deadline=None, max_examples=60)

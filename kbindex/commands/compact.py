@@ -30,10 +30,10 @@ def compact(directory: Path | None) -> ExitCode:
     assert recipe is not None
     identity = identity_id(recipe.embedder)
     with write_lock(git), repository.cache() as cache:
-        held, damage = load_committed(git, snapshot, cache, identity, config.index_dir)
+        held, damage = load_committed(git, snapshot, cache, recipe.embedder, config.index_dir)
         if damage:
             raise damage[0]
-        states = [s for s in compare(snapshot, recipe.embedder, git.read_blobs) if s.is_fresh]
+        states = [s for s in compare(snapshot, recipe.embedder, git) if s.is_fresh]
         live = {key for state in states for key in state.keys}
         needed = (live | _branch_keys(repository)) & held
         vectors = cache.vectors(needed)

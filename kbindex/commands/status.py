@@ -85,7 +85,7 @@ def _committed_facts(
     git, config = repository.git, repository.config
     identity = identity_id(recipe.embedder)
     with repository.cache() as cache:
-        keys, _ = load_committed(git, snapshot, cache, identity, config.index_dir)
+        keys, _ = load_committed(git, snapshot, cache, recipe.embedder, config.index_dir)
         n_wal_rows = sum(
             sum(1 for _ in cached_keys(cache, source, identity))
             for source in sources(snapshot)
