@@ -13,11 +13,17 @@ from dataclasses import dataclass, field
 from kbindex.canonical import find_deviation
 from kbindex.choose import expected_identity
 from kbindex.chunk import Limits
-from kbindex.committed import SourceRows, read_source, require_dimension, sources
+from kbindex.committed import (
+    SourceRows,
+    read_source,
+    require_dimension,
+    sources,
+    table_reader,
+)
 from kbindex.config import Config
 from kbindex.errors import DamagedIndexError, KbindexError, RecipeError
 from kbindex.git import Git
-from kbindex.layout import RECIPE
+from kbindex.layout import RECIPE, TABLE
 from kbindex.model import DocumentState, Problem, Recipe, Snapshot
 from kbindex.okf import parse_frontmatter
 from kbindex.plan import compare
@@ -31,6 +37,7 @@ from kbindex.recipe import (
     wanted_recipe,
 )
 from kbindex.snapshot import read_recipe
+from kbindex.storage.table_files import prove_versions
 
 UPDATE = "kbindex update --stage"
 DAMAGE = frozenset(
@@ -88,6 +95,8 @@ def verify(git: Git, config: Config, snapshot: Snapshot, *, strict: bool = False
     verdict.n_live_keys = len(holders)
     if verdict.recipe:
         _verify_rows(git, config, snapshot, verdict, holders)
+        if strict:
+            verdict.problems += _version_problems(git, config, snapshot)
     return verdict
 
 
@@ -169,6 +178,16 @@ def _verify_rows(
     for path, n_missing in sorted(missing.items()):
         message = f"{n_missing} chunks have no vector"
         verdict.problems.append(Problem("missing-vector", path, message, remedy=UPDATE))
+
+
+def _version_problems(git: Git, config: Config, snapshot: Snapshot) -> Iterator[Problem]:
+    """Prove what only other readers of the table follow: its older versions."""
+    try:
+        prove_versions(snapshot.table, table_reader(git, snapshot))
+    except ValueError as error:
+        path = f"{config.index_dir}/{TABLE}"
+        remedy = "kbindex compact   (begins the table anew, without older versions)"
+        yield Problem("damaged-file", path, str(error), remedy=remedy)
 
 
 def _row_problems(content: SourceRows, identity: str, config: Config) -> Iterator[Problem]:

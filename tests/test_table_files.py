@@ -25,7 +25,7 @@ from kbindex.storage.columns import checksum, read_rows
 from kbindex.storage.encodings import decode_levels, decode_numbers
 from kbindex.storage.manifest import read_manifest, write_manifest
 from kbindex.storage.protobuf import read_fields, write_fields
-from kbindex.storage.table_files import read_table
+from kbindex.storage.table_files import prove_versions, read_table
 from kbindex.wal import decode_wal, encode_wal
 
 SIZES = (1, 2, 3, 5, 8, 13, 30, 60, 100, 300, 700, 1000, 1024, 1025, 2048, 4097)
@@ -213,6 +213,29 @@ def test_a_table_with_more_rows_than_bytes_is_refused_at_once(table: dict[str, b
     content = changed(write_manifest(read_manifest(table[name])), huge)
     with pytest.raises(ValueError, match="more rows than it has room for"):
         read_table(table, {**table, name: content}.__getitem__)
+
+
+def test_every_version_and_transaction_is_proven(table: dict[str, bytes]) -> None:
+    prove_versions(table, table.__getitem__)
+    old = max(name for name in table if name.endswith(".manifest"))
+    base = changed(
+        write_manifest(read_manifest(table[old])), lambda fields: [*fields, (18, BASE_PATH)]
+    )
+    (hint,) = (name for name in table if name.endswith(".json"))
+    transaction = min(name for name in table if name.endswith(".txn"))
+    hostile = write_fields([(2, b"7f75d803-00ff-45c9-bdcd-500a2dfbfbb5"), (108, b"clone")])
+    inline = len(hostile).to_bytes(4, "little") + hostile
+    message = write_manifest(read_manifest(table[old]))
+    footer = len(inline).to_bytes(8, "little") + message[-8:]
+    for name, content in (
+        (old, base),
+        (old, inline + message[:-16] + footer),
+        (transaction, hostile),
+        (transaction, b""),
+        (hint, b'{"version":1,"path":"s3://"}'),
+    ):
+        with pytest.raises(ValueError, match=name.split("/")[0]):
+            prove_versions(table, {**table, name: content}.__getitem__)
 
 
 def test_a_manifest_of_another_version_s_name_is_refused(table: dict[str, bytes]) -> None:

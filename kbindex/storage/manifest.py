@@ -36,6 +36,9 @@ _DATA_FILE = re.compile(rb"[0-9a-f-]{16,80}\.lance")
 _WRITER_VERSION = re.compile(rb"[0-9]{1,4}(\.[0-9]{1,4}){2}")
 _VECTOR_TYPE = re.compile(rb"fixed_size_list:halffloat:([1-9][0-9]{0,4})")
 _MOST_FRAGMENTS = 1 << 20
+_UUID = re.compile(rb"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_APPEND, _BEGIN = 100, 102
+"""Operations of a transaction: its fields."""
 
 # name, logical type, kind of encoding in version 1 (which is written still)
 _PLAIN_COLUMNS = (
@@ -97,6 +100,30 @@ def read_manifest(content: bytes) -> Manifest:
         timestamp=_timestamp(bytes_of(fields, 7)),
         writer=_writer(bytes_of(fields, 13)),
     )
+
+
+def prove_transaction(message: bytes) -> None:
+    """Raise ValueError unless a transaction is one that appends rows or begins a table of ours.
+
+    Nothing here follows a transaction; other readers of the table do.
+    """
+    fields = read_fields(message)
+    require_known(fields, (1, 2, _APPEND, _BEGIN), "the transaction")
+    if not _UUID.fullmatch(bytes_of(fields, 2)):
+        raise ValueError("the transaction has no name")
+    operation = _APPEND if _APPEND in fields else _BEGIN
+    about = read_fields(bytes_of(fields, operation))
+    require_known(about, (1, 2), "the transaction's operation")
+    if operation == _BEGIN:
+        read_schema(messages_of(about, 2))
+    for fragment in messages_of(about, 1):
+        _read_fragment(fragment)
+
+
+def inline_transaction(content: bytes) -> bytes | None:
+    """Return the transaction that a manifest file begins with, ``None`` if there is none."""
+    at, *_ = _FOOTER.unpack(content[-_FOOTER.size :])
+    return content[_LENGTH.size : at] if at else None
 
 
 def write_manifest(manifest: Manifest) -> bytes:

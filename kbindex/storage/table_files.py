@@ -11,12 +11,18 @@ from numpy.typing import NDArray
 from kbindex.model import Row
 from kbindex.storage.columns import Columns, read_rows
 from kbindex.storage.datafile import read_data_file
-from kbindex.storage.manifest import Manifest, read_manifest
+from kbindex.storage.manifest import (
+    Manifest,
+    inline_transaction,
+    prove_transaction,
+    read_manifest,
+)
 
 ReadFile = Callable[[str], bytes]
 """Takes a name below the table's folder."""
 
 _MANIFEST = re.compile(r"_versions/([0-9]{20})\.manifest")
+_HINT = re.compile(rb'\{"version":[0-9]{1,20}\}')
 _LAST_VERSION = (1 << 64) - 1
 
 
@@ -35,6 +41,28 @@ def latest_manifest(names: Collection[str], read: ReadFile) -> tuple[str, Manife
 def manifest_name(version: int) -> str:
     """Return the name of a version's manifest below the table's folder."""
     return f"_versions/{_LAST_VERSION - version:020d}.manifest"
+
+
+def prove_versions(names: Collection[str], read: ReadFile) -> None:
+    """Prove what only other readers of the table follow: older versions and transactions.
+
+    Raises ValueError naming the file that our own writer does not write.
+    """
+    for name in sorted(names):
+        try:
+            if _MANIFEST.fullmatch(name):
+                content = read(name)
+                if manifest_name(read_manifest(content).version) != name:
+                    raise ValueError("is that of another version")
+                inline = inline_transaction(content)
+                if inline is not None:
+                    prove_transaction(inline)
+            elif name.startswith("_transactions/"):
+                prove_transaction(read(name))
+            elif name.endswith(".json") and not _HINT.fullmatch(read(name)):
+                raise ValueError("is no hint at a version")
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
 
 
 def read_table(names: Collection[str], read: ReadFile) -> tuple[list[Row], NDArray[np.float16]]:

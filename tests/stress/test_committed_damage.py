@@ -225,6 +225,8 @@ def try_mutation(repo: Repo, seed: int) -> str:
             assert text[slice(*hit["span"])] == hit["text"]
     updated = run(repo, "update")
     assert_documented(updated, (0,))
+    if "without older versions" in run(repo, "check", "--strict").out:
+        assert run(repo, "compact").code == 0
     assert run(repo, "check", "--strict").code == 0, updated.out
     assert is_right(repo), f"{mutation.__name__} was not mended"
     return {0: "fresh", 1: "stale", 3: "damaged"}[checked.code]
