@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
 from kbindex.errors import GitError, NotARepositoryError, RefusedError, UsageError
+from kbindex.scratch import scratch_folder
 
 REGULAR_FILE = "100644"
 _BATCH_OBJECTS = 1000
@@ -100,6 +100,11 @@ class Git:
         self.root = _folder(top) if top else self.git_dir
         self._cwd = self.root
 
+    @property
+    def local_dir(self) -> Path:
+        """Our local state that all work trees share; nothing of it is ever committed."""
+        return self.common_dir / "kbindex"
+
     def run(self, *arguments: str, stdin: bytes | None = None) -> bytes:
         """Run git and return its output. Raises GitError with git's own words."""
         done = self._run(arguments, stdin)
@@ -155,8 +160,8 @@ class Git:
 
     def write_worktree_tree(self, folder: str) -> str:
         """Return the tree that a commit would record if ``folder`` were added as it is on disk."""
-        with tempfile.TemporaryDirectory(prefix="kbindex-") as scratch:
-            index = Path(scratch) / "index"
+        with scratch_folder(self.local_dir) as scratch:
+            index = scratch / "index"
             if self.index_file.exists():
                 shutil.copyfile(self.index_file, index)
             previous = self._environment
@@ -255,8 +260,8 @@ class Git:
         """Store each content as it is and return its object id."""
         if not contents:
             return []
-        with tempfile.TemporaryDirectory(prefix="kbindex-") as scratch:
-            names = [Path(scratch) / str(number) for number in range(len(contents))]
+        with scratch_folder(self.local_dir) as scratch:
+            names = [scratch / str(number) for number in range(len(contents))]
             for name, content in zip(names, contents, strict=True):
                 name.write_bytes(content)
             listing = "".join(f"{name}\n" for name in names).encode()

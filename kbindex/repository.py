@@ -31,7 +31,7 @@ class Repository:
     @property
     def cache_dir(self) -> Path:
         """Local state shared by all work trees: the embedding cache and the lock."""
-        return self.git.common_dir / _LOCAL
+        return self.git.local_dir
 
     @property
     def view_dir(self) -> Path:
@@ -51,7 +51,7 @@ class Repository:
 
 def write_lock(git: Git) -> AbstractContextManager[None]:
     """Hold the lock that writers of a repository share."""
-    return hold_lock(git.common_dir / _LOCAL)
+    return hold_lock(git.local_dir)
 
 
 def open_repository(directory: Path | None) -> Repository:
