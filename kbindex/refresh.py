@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from kbindex.chunk import Limits, chunk
-from kbindex.committed import load_committed
+from kbindex.committed import committed_vectors, load_committed
 from kbindex.compose import compose
 from kbindex.config import Config
 from kbindex.git import Git, decode_path, encode_path
@@ -44,14 +44,17 @@ def refresh_view(repository: Repository, snapshot: Snapshot, view: View, state: 
     gone = [entry[0] for path, entry in held.items() if decode_path(path) not in unchanged]
     changed = {p: blob for p, blob in snapshot.documents.items() if p not in unchanged}
     with repository.cache() as cache:
-        _, damage = load_committed(git, snapshot, cache, recipe.embedder, config.index_dir)
+        committed, damage = load_committed(git, snapshot, cache, recipe.embedder, config.index_dir)
         if damage:
             raise damage[0]
         part = replace(snapshot, documents=changed)
         documents = list(_documents(git, config, part, recipe))
         read = {decode_path(document.path) for document in documents}
         keys = {entry.key for document in documents for entry in document.entries} - {"-"}
-        vectors = cache.vectors(keys | view.keys_without_vector())
+        keys |= view.keys_without_vector()
+        vectors = cache.vectors(keys - committed) | committed_vectors(
+            git, snapshot, cache, recipe.embedder, config.index_dir, keys & committed
+        )
     about = {
         "state": state,
         "recipe": render_recipe(recipe),

@@ -11,6 +11,7 @@ from pathlib import Path
 from kbindex import __version__
 from kbindex.cache import Cache
 from kbindex.config import FILE_NAME, PYPROJECT, Config, load_config
+from kbindex.console import note_once
 from kbindex.errors import NoBundleError, NoIndexError, NotARepositoryError
 from kbindex.git import Git
 from kbindex.lock import hold_lock
@@ -39,7 +40,7 @@ class Repository:
         return self.git.git_dir / _LOCAL
 
     def cache(self) -> Cache:
-        return Cache(self.cache_dir)
+        return Cache(self.cache_dir, note_once)
 
     def state_id(self, tree: str) -> str:
         """Name all that decides whether the index in ``tree`` is up to date, reading none of it."""

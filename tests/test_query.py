@@ -863,8 +863,8 @@ def scramble(file: Path) -> None:
         pytest.param("view-2.sqlite", scramble),
         pytest.param("matrix-*.f32", delete),
         pytest.param("matrix-*.f32", halve),
-        ("cache-1.sqlite", overwrite),
-        ("cache-1.sqlite", halve),
+        ("cache-2.sqlite", overwrite),
+        ("cache-2.sqlite", halve),
     ],
     ids=lambda value: getattr(value, "__name__", value),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kbindex.committed import load_committed, outline_keys
+from kbindex.committed import committed_vectors, load_committed, outline_keys
 from kbindex.console import put
 from kbindex.errors import ExitCode, RefusedError
 from kbindex.plan import compare
@@ -36,7 +36,7 @@ def compact(directory: Path | None) -> ExitCode:
         states = [s for s in compare(snapshot, recipe.embedder, git) if s.is_fresh]
         live = {key for state in states for key in state.keys}
         needed = (live | _branch_keys(repository)) & held
-        vectors = cache.vectors(needed)
+        vectors = committed_vectors(git, snapshot, cache, recipe.embedder, config.index_dir, needed)
         places = [(state.path, state.entries, state.chunks) for state in states]
         rows = anchor_rows(places, snapshot.documents, needed & live, identity, vectors)
         store = RowStore(git, config, snapshot, cache, identity)
