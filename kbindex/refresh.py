@@ -23,6 +23,7 @@ from kbindex.repository import Repository
 from kbindex.snapshot import read_recipe
 from kbindex.tokens import count_tokens, token_starts
 from kbindex.view import View
+from kbindex.view_update import replace_documents
 from kbindex.words import read_words
 
 _ENOUGH = 20_000
@@ -61,7 +62,7 @@ def refresh_view(repository: Repository, snapshot: Snapshot, view: View, state: 
         "unreadable": json.dumps(sorted(changed.keys() - read)),
     }
     columns = (view_document(document, made_by) for document in documents)
-    view.replace(identity, about, gone, columns, vectors, recipe.embedder.dimension)
+    replace_documents(view, identity, about, gone, columns, vectors, recipe.embedder.dimension)
 
 
 def _documents(

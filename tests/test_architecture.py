@@ -37,6 +37,7 @@ OWNERS = {
         "local_database",
         "cache",
         "view",
+        "view_files",
         "lexical",
         "search",
         "current",
@@ -93,6 +94,9 @@ EDGES = {
     "table",
     "cache",
     "view",
+    "view_files",
+    "view_update",
+    "proof",
     "lexical",
     "console",
     "embed",
@@ -100,6 +104,7 @@ EDGES = {
     "approvals",
 }
 EDGES_MAY_IMPORT = {
+    *((module, "view") for module in ("view_files", "view_update", "proof", "lexical")),
     ("wal", "rows"),  # one Arrow schema for WAL and table
     ("table", "rows"),
 }

@@ -20,7 +20,7 @@ from kbindex.publish import stage_changes, write_changes
 from kbindex.repository import Repository, open_repository, repository_at, write_lock
 from kbindex.settle import settle_index
 from kbindex.snapshot import find_recipe, read_snapshot
-from kbindex.view import discard_view
+from kbindex.view_files import discard_view
 
 
 @dataclass(frozen=True)
