@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 from kbindex.fuse import DEPTH
 from kbindex.terms import Term, Terms
-from kbindex.view import CHUNK_TEXT
+from kbindex.view import CHUNK_TEXT, DamagedView
 from kbindex.words import phrase_pattern
 
 _WEIGHTS = (2.0, 2.0, 1.0, 1.0, 0.1)
@@ -55,7 +55,10 @@ def search_words(
         + "ORDER BY score DESC LIMIT ?",
         (*_WEIGHTS, " OR ".join(strings), 2 * DEPTH),
     )
-    return {chunk: min(max(score, 0.0) / possible, 1.0) for chunk, score in found}
+    scores = dict(found)
+    if not all(score is not None and math.isfinite(score) for score in scores.values()):
+        raise DamagedView("a passage's words have no score")  # SQLite has NULL for NaN
+    return {chunk: min(max(score, 0.0) / possible, 1.0) for chunk, score in scores.items()}
 
 
 def chunks_with_phrases(db: sqlite3.Connection, terms: Terms) -> tuple[set[int], list[str]]:
