@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 
 from kbindex.formats import printable
 
@@ -36,7 +37,8 @@ def begin_run() -> None:
 def note(message: str) -> None:
     """Write a message to stderr, marked as ours."""
     lines = "\n".join(map(printable, message.split("\n")))
-    _write(sys.stderr, f"kbindex: {lines}\n")
+    with suppress(OSError):  # a full disk behind stderr ends no command
+        _write(sys.stderr, f"kbindex: {lines}\n")
 
 
 def _write(stream: object, text: str) -> None:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from kbindex.git import Git, encode_path
@@ -84,7 +85,8 @@ def write_changes(git: Git, changes: dict[str, bytes | None], local_dir: Path) -
             scratch.write_bytes(content)
             scratch.replace(file)
     digests = {path: file_digest(git.root, path) for path in changes}
-    write_whole(local_dir / _UNSTAGED, json.dumps(digests))
+    with suppress(OSError):  # without the note a check calls them damaged, which mends them
+        write_whole(local_dir / _UNSTAGED, json.dumps(digests))
     return differing
 
 

@@ -11,6 +11,7 @@ from kbindex.config import Config
 from kbindex.console import note
 from kbindex.errors import ExitCode, NoBundleError, RefusedError, UsageError
 from kbindex.git import Git, decode_path
+from kbindex.local_files import remove
 from kbindex.repository import Repository, repository_at
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def _post_commit(git: Git) -> ExitCode:
         from kbindex.publish import restore_worktree
         from kbindex.stash import stashed_paths_below
 
-        flag.unlink()
+        remove(flag)
         folder = repository.config.index_dir
         is_hidden = stashed_paths_below(folder)
         git.run("reset", "--quiet", "HEAD", "--", folder)
