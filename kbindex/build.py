@@ -76,6 +76,17 @@ class Report:
         """Chunks of changed documents whose vector was known."""
         return max(self.n_chunks - self.n_kept - self.n_embedded, 0)
 
+    def after(self, earlier: Report) -> Report:
+        """Return the report of two updates, the second of which found what the first had made."""
+        both = replace(self, checkpointed=earlier.checkpointed or self.checkpointed)
+        for name in ("added", "changed", "rebuilt", "renamed", "deleted", "repaired"):
+            setattr(both, name, list(dict.fromkeys(getattr(earlier, name) + getattr(self, name))))
+        for name in ("n_embedded", "n_edited", "n_calls", "n_recontexted"):
+            setattr(both, name, getattr(earlier, name) + getattr(self, name))
+        both.n_kept = max(self.n_kept - earlier.n_chunks + earlier.n_kept, 0)
+        both.recipe_changes = earlier.recipe_changes + self.recipe_changes
+        return both
+
 
 @dataclass(frozen=True)
 class Options:

@@ -12,15 +12,18 @@ from kbindex.build import Build, Options, Report
 from kbindex.choose import open_embedder
 from kbindex.config import FILE_NAME, PYPROJECT, Config
 from kbindex.console import note, put
-from kbindex.errors import ExitCode, NoBundleError
+from kbindex.errors import ExitCode, NoBundleError, RefusedError
 from kbindex.git import Git
 from kbindex.model import Problem
 from kbindex.progress import progress_on
-from kbindex.publish import stage_changes, write_changes
+from kbindex.publish import stage_stored, store_changes, write_changes
 from kbindex.repository import Repository, open_repository, repository_at, write_lock
 from kbindex.settle import settle_index
 from kbindex.snapshot import find_recipe, read_snapshot
 from kbindex.view import discard_view
+
+_ROUNDS = 3
+"""How often an update begins again because something was staged while it worked."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,13 @@ class Outcome:
 
     changed: list[str]
     report: Report
+    proven: str | None = None
+    """The tree that was compared, with what was staged for it; ``None`` where nothing was."""
+
+    def after(self, earlier: Outcome) -> Outcome:
+        """Return what both did, one after the other."""
+        changed = sorted({*earlier.changed, *self.changed})
+        return Outcome(changed, self.report.after(earlier.report), self.proven)
 
 
 def update(directory: Path | None, options: UpdateOptions) -> ExitCode:
@@ -72,15 +82,38 @@ def run_update(
     """
     with write_lock(git):
         # The tree is taken under the lock: what another run staged is seen.
-        if worktree:
-            repository = open_repository(git.root)
-            tree = git.write_worktree_tree(repository.config.bundle)
-            repository = Repository(git, repository.config)
-        else:
+        if not worktree:
             _settle_conflicts(git)
-            tree = git.write_tree()
-            repository = repository_at(git, tree)
+            return _follow(git, make_options, stage)
+        repository = open_repository(git.root)
+        tree = git.write_worktree_tree(repository.config.bundle)
+        repository = Repository(git, repository.config)
         return _run(repository, tree, make_options(repository.config), stage)
+
+
+def _follow(git: Git, make_options: Callable[[Config], Options], stage: bool) -> Outcome:
+    """Update what is staged, and once more where something was staged meanwhile."""
+    earlier: Outcome | None = None
+    for _ in range(_ROUNDS):
+        tree = git.write_tree()
+        repository = repository_at(git, tree)
+        outcome = _run(repository, tree, make_options(repository.config), stage)
+        outcome = outcome.after(earlier) if earlier else outcome
+        if outcome.proven is None or _is_state(git, repository, outcome.proven):
+            return outcome
+        earlier = outcome
+    raise RefusedError(
+        "documents were staged all the while: the index is behind them",
+        "run this again when nothing else stages",
+    )
+
+
+def _is_state(git: Git, repository: Repository, tree: str) -> bool:
+    """Whether bundle, index and configuration are staged as they are in ``tree``."""
+    staged = git.write_tree()
+    return tree == staged or (
+        repository.state_id(tree) == repository_at(git, staged).state_id(staged)
+    )
 
 
 def _settle_conflicts(git: Git) -> None:
@@ -109,11 +142,14 @@ def _run(repository: Repository, tree: str, options: Options, stage: bool) -> Ou
         if options.dry_run or not changes:
             return Outcome([], report)
         if not stage:
-            return Outcome(write_changes(git, changes, repository.view_dir), report)
-        changed = stage_changes(git, changes, config.index_dir)
+            return Outcome(write_changes(git, changes, repository.view_dir), report, tree)
+        blobs = store_changes(git, changes)
+        changed = stage_stored(git, blobs, config.index_dir)
+        # Not what is staged by now: somebody may have staged a document while we worked.
+        proven = git.tree_with(tree, blobs)
         if not report.problems:
-            cache.add_fresh(repository.state_id(git.write_tree()))
-    return Outcome(changed, report)
+            cache.add_fresh(repository.state_id(proven))
+    return Outcome(changed, report, proven)
 
 
 def mention_problems(problems: list[Problem]) -> None:
