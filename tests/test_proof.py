@@ -10,7 +10,9 @@ from conftest import Done, Repo
 from typer.testing import CliRunner
 
 from kbindex.cli import app
+from kbindex.commands import compact
 from kbindex.embed.hashing import HashEmbedder
+from kbindex.git import Git
 
 
 def run(repo: Repo, *arguments: str) -> Done:
@@ -130,3 +132,27 @@ def test_another_file_that_is_staged_meanwhile_costs_no_second_round(
     assert run(indexed, "hook", "pre-commit").code == 0
     indexed.commit("both", "--no-verify")
     assert run(indexed, "check", "--rev", "HEAD").code == 0
+
+
+# Written by another while we waited for the lock
+
+
+def test_a_compaction_that_waited_for_a_checkpoint_compacts_its_table(
+    indexed: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    indexed.write("bundle/plain.md", "Another paragraph, without any heading.\n")
+    indexed.git("add", "--all")
+    assert run(indexed, "update").code == 0
+    lock = compact.write_lock
+
+    def held_by_another(git: Git) -> Any:
+        monkeypatch.setattr(compact, "write_lock", lock)
+        assert run(indexed, "checkpoint").code == 0
+        return lock(git)
+
+    monkeypatch.setattr(compact, "write_lock", held_by_another)
+    assert run(indexed, "compact").code == 0
+    checked = run(indexed, "check")
+    assert checked.code == 0, checked.out
+    names = [path for path in indexed.git("ls-files", ".kbindex").split() if ".manifest" in path]
+    assert len(names) == 1

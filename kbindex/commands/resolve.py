@@ -19,14 +19,13 @@ from kbindex.settle import Settled, settle_index
 def resolve(directory: Path | None) -> ExitCode:
     """Settle every conflict below the index folder and print what was done."""
     git = Git(directory)
-    head = git.head_tree()
-    commits = git.operation_commits()
-    repository = repository_at(git, head)
-    config = repository.config
-    if head is None or not (commits or git.unmerged(config.index_dir)):
-        put("nothing to resolve: no merge, rebase, cherry-pick or revert is under way")
-        return ExitCode.OK
-    with write_lock(git):
+    with write_lock(git):  # what another run committed while we waited is seen
+        head = git.head_tree()
+        repository = repository_at(git, head)
+        config = repository.config
+        if head is None or not (git.operation_commits() or git.unmerged(config.index_dir)):
+            put("nothing to resolve: no merge, rebase, cherry-pick or revert is under way")
+            return ExitCode.OK
         settled = settle_index(repository, head)
     put(_account(settled))
     left = sorted(git.unmerged("."))
