@@ -95,6 +95,17 @@ class RefusedError(KbindexError):
     exit_code = ExitCode.NEGATIVE
 
 
+class TooMuchToEmbedError(RefusedError):
+    """More than a commit waits for: an update embeds it beforehand."""
+
+    def __init__(self, n_chunks: int, limit: int) -> None:
+        super().__init__(
+            f"{n_chunks} chunks have to be embedded, more than the {limit} "
+            "that a commit waits for (hook_max_chunks)",
+            "kbindex update   (shows progress, can be interrupted, resumes); then commit again",
+        )
+
+
 class GitError(KbindexError):
     """git itself failed; its own words are the message."""
 

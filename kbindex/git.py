@@ -269,6 +269,11 @@ class Git:
         return self.index_file.name.startswith("next-index-")
 
     @property
+    def has_index_of_its_own(self) -> bool:
+        """Whether this is a hook of a commit that stages by itself: with ``-a``, ``-i``, PATH."""
+        return self.has_partial_index or self.index_file.name == "index.lock"
+
+    @property
     def is_worktree_watched(self) -> bool:
         """Whether the pre-commit framework compares the work tree with the index after a hook."""
         return bool(self._environment.get("PRE_COMMIT"))

@@ -12,11 +12,20 @@ from kbindex.build import Build, Options, Report
 from kbindex.choose import open_embedder
 from kbindex.config import FILE_NAME, PYPROJECT, Config
 from kbindex.console import note, put
-from kbindex.errors import ExitCode, NoBundleError, RefusedError
+from kbindex.errors import (
+    DamagedIndexError,
+    ExitCode,
+    GitError,
+    NoBundleError,
+    RecipeError,
+    RefusedError,
+    TooMuchToEmbedError,
+)
 from kbindex.git import Git
 from kbindex.model import Problem
 from kbindex.progress import progress_on
 from kbindex.publish import stage_stored, store_changes, write_changes
+from kbindex.refused import forget_refused, note_refused, refused_tree
 from kbindex.repository import Repository, open_repository, repository_at, write_lock
 from kbindex.settle import settle_index
 from kbindex.snapshot import find_recipe, read_snapshot
@@ -63,6 +72,7 @@ def update(directory: Path | None, options: UpdateOptions) -> ExitCode:
         stage=options.stage,
     )
     put(render_report(outcome.report, options.dry_run))
+    _embed_refused(git, options.dry_run)
     mention_problems(outcome.report.problems)
     if not options.stage and outcome.changed:
         note("written; stage it with: git add -A -- " + open_repository(directory).config.index_dir)
@@ -136,7 +146,12 @@ def _run(repository: Repository, tree: str, options: Options, stage: bool) -> Ou
     stored = find_recipe(git, snapshot, config)
     embedder = open_embedder(config, stored, repository.cache_dir, os.environ)
     with repository.cache() as cache, progress_on(sys.stderr) as progress:
-        changes, report = Build(git, config, snapshot, embedder, cache, options, progress).run()
+        build = Build(git, config, snapshot, embedder, cache, options, progress)
+        try:
+            changes, report = build.run()
+        except TooMuchToEmbedError:
+            note_refused(repository.view_dir, tree)
+            raise
         if options.re_embed and not options.dry_run:
             discard_view(repository.view_dir)  # which knows vectors by their keys
         if options.dry_run or not changes:
@@ -150,6 +165,25 @@ def _run(repository: Repository, tree: str, options: Options, stage: bool) -> Ou
         if not report.problems:
             cache.add_fresh(repository.state_id(proven))
     return Outcome(changed, report, proven)
+
+
+def _embed_refused(git: Git, dry_run: bool) -> None:
+    """Embed what a commit that was refused for it needs; it can be made again then."""
+    folder = repository_at(git, None).view_dir
+    tree = refused_tree(folder)
+    if tree is None:
+        return
+    options = Options(may_change_recipe=False, dry_run=dry_run, embeds_only=True)
+    try:
+        with write_lock(git):
+            report = _run(repository_at(git, tree), tree, options, stage=False).report
+    except (RefusedError, DamagedIndexError, RecipeError, GitError):
+        report = Report()  # the tree is gone, or what it holds has been overtaken
+    if report.n_embedded:
+        verb = "to embed" if dry_run else "embedded; commit again"
+        put(f"for the commit that was refused: {report.n_embedded} chunks {verb}")
+    if not dry_run:
+        forget_refused(folder)
 
 
 def mention_problems(problems: list[Problem]) -> None:
