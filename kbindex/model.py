@@ -199,6 +199,8 @@ class Snapshot:
     table: Mapping[str, str]
     """Path below ``chunks.lance/`` to blob id."""
     recipe: str | None
+    lineage: str | None = None
+    """The blob id of the table's mark."""
     skipped: tuple[Problem, ...] = ()
 
     @property

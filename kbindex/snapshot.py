@@ -10,6 +10,7 @@ from kbindex.config import FILE_NAME, PYPROJECT, Config, load_config
 from kbindex.errors import DamagedIndexError, RecipeError
 from kbindex.git import Git, is_regular
 from kbindex.layout import (
+    LINEAGE,
     OUTLINE_SUFFIX,
     OUTLINES,
     RECIPE,
@@ -109,6 +110,7 @@ def make_snapshot(tree: str, files: Iterable[tuple[str, str, str]], config: Conf
         wal=_below(index_files, f"{WAL}/", ".arrow"),
         table=_below(index_files, f"{TABLE}/", ""),
         recipe=index_files.get(RECIPE),
+        lineage=index_files.get(LINEAGE),
         skipped=tuple(skipped),
     )
 
