@@ -21,7 +21,13 @@ from kbindex.config import Config
 from kbindex.draft import DoesNotFit, Draft, draft_document
 from kbindex.embed import Embedder
 from kbindex.embedding import Progress, Text, count_calls, embed_texts
-from kbindex.errors import DamagedIndexError, OlderFormatError, RefusedError, UsageError
+from kbindex.errors import (
+    DamagedIndexError,
+    OlderFormatError,
+    RefusedError,
+    TooMuchToEmbedError,
+    UsageError,
+)
 from kbindex.git import Git
 from kbindex.layout import CONSTANT_FILES, RECIPE, TABLE, document_of_outline, outline_path
 from kbindex.model import Chunk, DocumentState, Entry, Problem, Recipe, Row, Snapshot
@@ -76,6 +82,17 @@ class Report:
         """Chunks of changed documents whose vector was known."""
         return max(self.n_chunks - self.n_kept - self.n_embedded, 0)
 
+    def after(self, earlier: Report) -> Report:
+        """Return the report of two updates, the second of which found what the first had made."""
+        both = replace(self, checkpointed=earlier.checkpointed or self.checkpointed)
+        for name in ("added", "changed", "rebuilt", "renamed", "deleted", "repaired"):
+            setattr(both, name, list(dict.fromkeys(getattr(earlier, name) + getattr(self, name))))
+        for name in ("n_embedded", "n_edited", "n_calls", "n_recontexted"):
+            setattr(both, name, getattr(earlier, name) + getattr(self, name))
+        both.n_kept = max(self.n_kept - earlier.n_chunks + earlier.n_kept, 0)
+        both.recipe_changes = earlier.recipe_changes + self.recipe_changes
+        return both
+
 
 @dataclass(frozen=True)
 class Options:
@@ -87,6 +104,8 @@ class Options:
     mid_operation: bool = False
     """A merge, pick or rebase is under way: staged WAL files may be another side's."""
     dry_run: bool = False
+    embeds_only: bool = False
+    """Vectors enter the cache, and no file changes."""
     re_embed: str = ""
     """A document or folder whose chunks are embedded whether their vectors are known or not."""
 
@@ -137,7 +156,7 @@ class Build:
         # A recipe advances with every document covered by it, or the old index stays whole.
         advances = self._snapshot.has_index and not outlines_stand
         is_incomplete = advances and bool(self._report.problems)
-        if self._options.dry_run or is_incomplete:
+        if self._options.dry_run or self._options.embeds_only or is_incomplete:
             return {}, self._report
         changes: Changes = {problem.path: None for problem in self._snapshot.refused}
         changes |= self._outline_changes(drafts)
@@ -306,11 +325,7 @@ class Build:
         missing = [key for key in unknown if key not in self._vectors]
         limit = self._options.max_embedded
         if limit is not None and len(missing) > limit:
-            raise RefusedError(
-                f"{len(missing)} chunks have to be embedded, more than the {limit} "
-                "that a commit waits for (hook_max_chunks)",
-                "kbindex update   (shows progress, can be interrupted, resumes); then commit again",
-            )
+            raise TooMuchToEmbedError(len(missing), limit)
         return missing
 
     def _load_elsewhere(self) -> bool:

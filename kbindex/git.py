@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
@@ -155,16 +156,30 @@ class Git:
 
     def write_worktree_tree(self, folder: str) -> str:
         """Return the tree that a commit would record if ``folder`` were added as it is on disk."""
+        staged = self.index_file
+        with self._index_of_its_own() as index:
+            if staged.exists():
+                shutil.copyfile(staged, index)
+            if folder == "." or (self.root / os.fsdecode(encode_path(folder))).exists():
+                self.run("add", "--all", "--", pathspec(folder))
+            return self.write_tree()
+
+    def tree_with(self, tree: str, blobs: Mapping[str, str | None]) -> str:
+        """Return ``tree`` with paths pointed at blobs (``None`` removes one); stages nothing."""
+        with self._index_of_its_own():
+            self.run("read-tree", tree)
+            self.stage(blobs)
+            return self.write_tree()
+
+    @contextmanager
+    def _index_of_its_own(self) -> Iterator[Path]:
+        """Let git work on an index file that is not there yet, and leaves no trace."""
+        previous = self._environment
         with tempfile.TemporaryDirectory(prefix="kbindex-") as scratch:
             index = Path(scratch) / "index"
-            if self.index_file.exists():
-                shutil.copyfile(self.index_file, index)
-            previous = self._environment
             self._environment = {**previous, "GIT_INDEX_FILE": str(index)}
             try:
-                if folder == "." or (self.root / os.fsdecode(encode_path(folder))).exists():
-                    self.run("add", "--all", "--", pathspec(folder))
-                return self.write_tree()
+                yield index
             finally:
                 self._environment = previous
 
@@ -274,6 +289,11 @@ class Git:
     def has_partial_index(self) -> bool:
         """Whether this is a hook of ``git commit PATH``, whose index serves that commit alone."""
         return self.index_file.name.startswith("next-index-")
+
+    @property
+    def has_index_of_its_own(self) -> bool:
+        """Whether this is a hook of a commit that stages by itself: with ``-a``, ``-i``, PATH."""
+        return self.has_partial_index or self.index_file.name == "index.lock"
 
     @property
     def is_worktree_watched(self) -> bool:

@@ -18,13 +18,22 @@ from kbindex.layout import WAL
 _UNSTAGED = "unstaged.json"
 
 
-def stage_changes(git: Git, changes: dict[str, bytes | None], index_dir: str) -> list[str]:
+def stage_changes(git: Git, changes: Mapping[str, bytes | None], index_dir: str) -> list[str]:
     """Stage the files that differ from what is staged and check them out. Returns their paths."""
-    staged = {path: oid for _, oid, path in git.index_files(index_dir)}
+    return stage_stored(git, store_changes(git, changes), index_dir)
+
+
+def store_changes(git: Git, changes: Mapping[str, bytes | None]) -> dict[str, str | None]:
+    """Store the content of each file; return the blobs by path, ``None`` where one goes."""
     written = {path: content for path, content in changes.items() if content is not None}
     oids = dict(zip(written, git.write_blobs(list(written.values())), strict=True))
-    wanted: dict[str, str | None] = {path: oids.get(path) for path in changes}
-    differing = {path: oid for path, oid in wanted.items() if staged.get(path) != oid}
+    return {path: oids.get(path) for path in changes}
+
+
+def stage_stored(git: Git, blobs: Mapping[str, str | None], index_dir: str) -> list[str]:
+    """Stage the blobs that differ from what is staged, as ``stage_changes`` does."""
+    staged = {path: oid for _, oid, path in git.index_files(index_dir)}
+    differing = {path: oid for path, oid in blobs.items() if staged.get(path) != oid}
     stage_blobs(git, differing)
     if not _leaves_worktree(git):
         restore_worktree(git, index_dir)

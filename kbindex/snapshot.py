@@ -10,6 +10,7 @@ from kbindex.config import FILE_NAME, PYPROJECT, Config, load_config
 from kbindex.errors import DamagedIndexError, RecipeError
 from kbindex.git import Git
 from kbindex.layout import (
+    LINEAGE,
     OUTLINE_SUFFIX,
     OUTLINES,
     RECIPE,
@@ -118,6 +119,7 @@ def make_snapshot(tree: str, files: Iterable[tuple[str, str, str]], config: Conf
         wal=_below(admitted.files, f"{WAL}/", ".arrow"),
         table=_below(admitted.files, f"{TABLE}/", ""),
         recipe=admitted.files.get(RECIPE),
+        lineage=admitted.files.get(LINEAGE),
         skipped=tuple(skipped),
         refused=tuple(admitted.refused),
         strays=tuple(admitted.strays),

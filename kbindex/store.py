@@ -24,7 +24,8 @@ from kbindex.committed import (
 from kbindex.config import Config
 from kbindex.errors import DamagedIndexError
 from kbindex.git import Git
-from kbindex.layout import TABLE, WAL
+from kbindex.layout import LINEAGE, TABLE, WAL
+from kbindex.lineage import render_lineage
 from kbindex.model import Chunk, Entry, Row, Snapshot
 from kbindex.storage.columns import checksum
 from kbindex.storage.table_files import latest_manifest
@@ -89,7 +90,8 @@ class RowStore:
         """Return the changes that replace table and WAL by a new table of ``rows``."""
         changes: Changes = dict.fromkeys(f"{self._folder}/{WAL}/{n}" for n in self._snapshot.wal)
         changes |= dict.fromkeys(f"{self._folder}/{TABLE}/{n}" for n in self._snapshot.table)
-        return changes | self._append(rows, vectors, begins=True) if rows else changes
+        changes |= self._append(rows, vectors, begins=True) if rows else {}
+        return self._marked(changes)
 
     def add(
         self,
@@ -101,6 +103,17 @@ class RowStore:
         fold_repeated: bool,
     ) -> tuple[Changes, bool]:
         """Return the changes that add ``rows`` and whether they are a checkpoint."""
+        changes, is_checkpoint = self._added(rows, vectors, checkpoint, anchor, fold_repeated)
+        return self._marked(changes), is_checkpoint
+
+    def _added(
+        self,
+        rows: Sequence[Row],
+        vectors: Vectors,
+        checkpoint: Checkpoint,
+        anchor: Anchor,
+        fold_repeated: bool,
+    ) -> tuple[Changes, bool]:
         repeated = self._repeated_files() if rows and fold_repeated else []
         if self._is_due(checkpoint, len(repeated), bool(rows)):
             return self._checkpoint(rows, vectors, anchor)
@@ -111,6 +124,16 @@ class RowStore:
         all_rows, all_vectors, changes = self._folded(rows, vectors, repeated)
         name, content = encode_wal(all_rows, stack_vectors(all_rows, all_vectors))
         return changes | {f"{self._folder}/{WAL}/{name}": content}, False
+
+    def _marked(self, changes: Changes) -> Changes:
+        """Add the mark of the table as it will be, where the table changes or has another's."""
+        folder = f"{self._folder}/{TABLE}/"
+        changed = {p.removeprefix(folder): c for p, c in changes.items() if p.startswith(folder)}
+        before = self._snapshot.table.keys()
+        after = (before | changed.keys()) - {name for name, c in changed.items() if c is None}
+        if not changed and self._snapshot.lineage is None:
+            return changes
+        return changes | {f"{self._folder}/{LINEAGE}": render_lineage(after)}
 
     def foreign_files(self) -> Changes:
         """Return the removal of the WAL files that hold no row of this identity."""

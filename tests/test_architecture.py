@@ -48,6 +48,7 @@ CORE = {
     "errors",
     "config",
     "layout",
+    "lineage",
     "okf",
     "chunk",
     "places",
@@ -89,6 +90,7 @@ EDGES = {
     "embed",
     "facts",
     "approvals",
+    "refused",
 }
 EDGES_MAY_IMPORT = {
     ("wal", "rows"),  # one Arrow schema for WAL and table

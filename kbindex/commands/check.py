@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from kbindex.audit import audit
 from kbindex.choose import open_embedder
+from kbindex.committed import sources
 from kbindex.console import note, put
-from kbindex.errors import ExitCode
+from kbindex.errors import ExitCode, restore_from_head
 from kbindex.formats import Format
 from kbindex.layout import RECIPE, document_of_outline
 from kbindex.model import Audit, Problem, Snapshot
@@ -21,7 +23,8 @@ from kbindex.publish import file_digest, read_unstaged
 from kbindex.recipe import compare_recipes, name_changes, wanted_recipe
 from kbindex.render import render_check
 from kbindex.repository import Repository, open_tree, require_index
-from kbindex.verify import Verdict, verify
+from kbindex.snapshot import read_snapshot
+from kbindex.verify import REBUILD, Verdict, is_sound, verify
 
 
 def check(
@@ -41,6 +44,7 @@ def check(
     verdict.problems += found.problems if found else []
     if rev is None:
         verdict.problems = [_unless_unstaged(p, repository) for p in verdict.problems]
+        verdict.problems = _from_head(repository, snapshot, verdict.problems)
         damage, unstaged = worktree_differences(repository)
         verdict.problems += damage
         verdict.notices += unstaged
@@ -97,6 +101,26 @@ def _unless_unstaged(problem: Problem, repository: Repository) -> Problem:
         return problem
     message = f"its document {document} is not staged"
     return Problem(problem.rule, problem.path, message, remedy=f"git add -- '{document}'")
+
+
+def _from_head(
+    repository: Repository, snapshot: Snapshot, problems: list[Problem]
+) -> list[Problem]:
+    """Give damage that is only staged the cheaper remedy: a copy of HEAD's."""
+    git, config = repository.git, repository.config
+    head = git.head_tree()
+    damaged = {problem.path for problem in problems if problem.remedy == REBUILD}
+    if head is None or not damaged:
+        return problems
+    before, staged = read_snapshot(git, head, config), set(sources(snapshot))
+    found = {f"{config.index_dir}/{s.path}": s for s in sources(before) if s not in staged}
+    sound = {path for path in damaged & found.keys() if is_sound(git, before, found[path], config)}
+    return [
+        replace(problem, remedy=restore_from_head(problem.path))
+        if problem.path in sound
+        else problem
+        for problem in problems
+    ]
 
 
 def worktree_differences(repository: Repository) -> tuple[list[Problem], list[Problem]]:

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 from kbindex.config import Config
 from kbindex.console import note
-from kbindex.errors import ExitCode, NoBundleError, RefusedError, UsageError
+from kbindex.errors import (
+    ExitCode,
+    KbindexError,
+    NoBundleError,
+    RefusedError,
+    TooMuchToEmbedError,
+    UsageError,
+)
 from kbindex.git import Git, decode_path
 from kbindex.repository import Repository, repository_at
 
@@ -135,6 +142,8 @@ def _update(repository: Repository, stage: bool, *, merging: bool) -> list[str] 
         outcome = run_update(git, lambda config: _options(git, config, merging), stage=stage)
     except NoBundleError:
         return []  # no bundle here (yet): nothing to keep fresh
+    except KbindexError as error:
+        raise _within_reach(git, error) from None
     mention_problems(outcome.report.problems)
     if outcome.report.problems:
         note("the commit is stopped; mend the document, or add it to 'exclude' in kbindex.toml")
@@ -144,6 +153,17 @@ def _update(repository: Repository, stage: bool, *, merging: bool) -> list[str] 
         n_embedded = outcome.report.n_embedded
         note(f"{n_embedded} chunks embedded, {len(outcome.changed)} index files {verb}")
     return outcome.changed
+
+
+def _within_reach(git: Git, error: KbindexError) -> KbindexError:
+    """Give an error a remedy that ends: an update sees nothing that is staged for one commit."""
+    is_out_of_reach = git.has_index_of_its_own and not isinstance(error, TooMuchToEmbedError)
+    if is_out_of_reach and (error.remedy or "").startswith("kbindex update"):
+        error.remedy = (
+            "stage what the commit is to hold with 'git add', run 'kbindex update', then "
+            "'git commit' without -a and without paths"
+        )
+    return error
 
 
 def _options(git: Git, config: Config, merging: bool) -> Options:

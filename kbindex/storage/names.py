@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from kbindex.layout import CONSTANT_FILES, OUTLINES, RECIPE, TABLE, WAL
+from kbindex.layout import CONSTANT_FILES, LINEAGE, OUTLINES, RECIPE, TABLE, WAL
 from kbindex.model import Problem
 
 _TABLE_FILE = re.compile(
@@ -90,7 +90,8 @@ def _refusal(mode: str, name: str, is_folder: bool) -> str | None:
 def _is_ours(name: str) -> bool:
     folder, _, below = name.partition("/")
     is_wal = folder == WAL and _WAL_FILE.fullmatch(below) is not None
-    return is_wal or folder in (OUTLINES, TABLE) or name == RECIPE or name in CONSTANT_FILES
+    is_single = name in (RECIPE, LINEAGE) or name in CONSTANT_FILES
+    return is_wal or is_single or folder in (OUTLINES, TABLE)
 
 
 def _is_plain(component: str) -> bool:
