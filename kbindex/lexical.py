@@ -9,11 +9,14 @@ from collections.abc import Collection
 
 from kbindex.fuse import DEPTH
 from kbindex.terms import Term, Terms
-from kbindex.view import CHUNK_TEXT
 from kbindex.words import phrase_pattern
 
 _WEIGHTS = (2.0, 2.0, 1.0, 1.0, 0.1)
 """Of title, heading, text, beside and accented in BM25; the first two may be 1 to 3."""
+CHUNK_TEXT = (
+    "coalesce(c.text, (SELECT f.text FROM chunk f WHERE f.document = c.document AND f.ordinal = 0))"
+)
+"""The text of the chunk ``c``: that of metadata in several pieces stands with the first alone."""
 _K1 = 1.2
 """FTS5's constant."""
 

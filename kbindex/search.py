@@ -14,10 +14,10 @@ from kbindex.config import Config
 from kbindex.errors import KbindexError, UsageError
 from kbindex.fuse import DEPTH, Candidate, collapse, fuse, top_similar
 from kbindex.git import decode_path, encode_path
-from kbindex.lexical import chunks_with_phrases, search_words
+from kbindex.lexical import CHUNK_TEXT, chunks_with_phrases, search_words
 from kbindex.model import Coverage, Hit
 from kbindex.terms import query_terms
-from kbindex.view import CHUNK_TEXT, DamagedView, View
+from kbindex.view import DamagedView, View
 
 
 @dataclass(frozen=True)

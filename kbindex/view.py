@@ -39,10 +39,6 @@ CREATE VIRTUAL TABLE words USING fts5 (
 )
 """
 """``words`` holds terms (``terms.py``), a space between them: all that its tokenizer must see."""
-CHUNK_TEXT = (
-    "coalesce(c.text, (SELECT f.text FROM chunk f WHERE f.document = c.document AND f.ordinal = 0))"
-)
-"""The text of the chunk ``c``: that of metadata in several pieces stands with the first alone."""
 _NO_SLOT = -1
 _SPARE_SLOTS = 2048
 """Dead vectors that may lie in the matrix beyond as many as there are live ones."""
