@@ -219,6 +219,7 @@ class RowStore:
         from kbindex.table import append_rows
 
         folder = f"{self._folder}/{TABLE}"
+        rows = in_document_order(rows)
         with extracted_table(self._git, table) as scratch:
             try:
                 append_rows(scratch, rows, stack_vectors(rows, vectors))
@@ -227,6 +228,14 @@ class RowStore:
             files = table_files(scratch)
         changes: Changes = dict.fromkeys(f"{folder}/{name}" for name in table.keys() - files.keys())
         return changes | {f"{folder}/{name}": content for name, content in files.items()}
+
+
+def in_document_order(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows as they go into the table.
+
+    In the order of a WAL file git would take the table's new file for that one, renamed.
+    """
+    return sorted(rows, key=lambda row: (row.path, row.ordinal, row.key))
 
 
 def stack_vectors(rows: Iterable[Row], vectors: Vectors) -> NDArray[np.float16]:
