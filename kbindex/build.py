@@ -44,6 +44,7 @@ from kbindex.recipe import (
     render_recipe,
     wanted_recipe,
 )
+from kbindex.retaken import retaken_keys
 from kbindex.snapshot import commit_trees, read_recipe, read_snapshot
 from kbindex.store import Changes, Checkpoint, RowStore, anchor_rows
 
@@ -130,6 +131,8 @@ class Build:
         self._identity = identity_id(embedder.identity)
         self._limits = Limits(config.max_tokens, config.chunk_tokens)
         self._stored: Recipe | None = None
+        self._fresh: list[DocumentState] = []
+        """Documents whose outline stands, with their keys and without their texts."""
         self._edited: set[str] = set()
         self._report = Report(problems=list(snapshot.skipped))
         self._committed: set[str] = set()
@@ -145,6 +148,7 @@ class Build:
         outlines_stand, rows_stand = self._settle_recipe()
         starts_table = self._load_committed(rows_stand)
         fresh, stale = self._compare(outlines_stand)
+        self._fresh = fresh
         self._edited = self._edited_documents(stale, outlines_stand)
         drafts = self._draft(stale)
         starts_table |= self._distrust(fresh, drafts)
@@ -399,9 +403,9 @@ class Build:
             yield draft.path, draft.entries, draft.chunks
         elsewhere = wanted - {key for draft in drafts for key in draft.keys}
         if elsewhere:
-            for state in compare(self._snapshot, self._recipe.embedder, self._git):
-                if state.is_fresh and not elsewhere.isdisjoint(state.keys):
-                    yield state.path, state.entries, state.chunks
+            where = {state.path for state in self._fresh if not elsewhere.isdisjoint(state.keys)}
+            for state in self._read(where):
+                yield state.path, state.entries, state.chunks
 
     def _is_complete(self, draft: Draft) -> bool:
         """Whether every chunk has a vector: only then anything new of a document is stored."""
@@ -436,7 +440,8 @@ class Build:
                 rows += store.committed_rows((self._committed | self._distrusted) - live)
             vectors = self._cache.vectors(row.key for row in rows) | self._vectors
             return store.start_table(rows, vectors)
-        rows = self._rows(drafts, (live - self._committed) & self._vectors.keys())
+        self._vectors |= self._cache.vectors(self._retaken(fresh, drafts, live))
+        rows = self._rows(drafts, live & self._vectors.keys())
         changes, self._report.checkpointed = store.add(
             rows,
             self._vectors,
@@ -445,6 +450,20 @@ class Build:
             fold_repeated=not self._options.mid_operation,
         )
         return changes | (store.foreign_files() if self._options.may_change_recipe else {})
+
+    def _retaken(
+        self, fresh: Sequence[DocumentState], drafts: Sequence[Draft], live: set[str]
+    ) -> set[str]:
+        return retaken_keys(
+            self._git,
+            self._config,
+            self._snapshot,
+            self._cache,
+            self._recipe.embedder,
+            fresh,
+            {draft.path: draft.keys for draft in drafts},
+            live & self._committed,
+        )
 
     def _rows(self, drafts: Sequence[Draft], keys: set[str]) -> list[Row]:
         """Return a row for each key that is live, anchored where it first stands."""

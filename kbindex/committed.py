@@ -135,6 +135,11 @@ def outline_keys(git: Git, snapshots: Iterable[Snapshot]) -> set[str]:
     oids: set[str] = set()
     for snapshot in snapshots:
         oids |= {*snapshot.outlines.values(), *snapshot.orphans.values()}
+    return listed_keys(git, oids)
+
+
+def listed_keys(git: Git, oids: Iterable[str]) -> set[str]:
+    """Return the keys in outlines, given as blobs; one that can't be read has none."""
     keys: set[str] = set()
     for _, listing in git.read_blobs(sorted(oids)):
         try:

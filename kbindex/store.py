@@ -221,6 +221,7 @@ class RowStore:
         from kbindex.table import append_rows
 
         folder = f"{self._folder}/{TABLE}"
+        rows = in_document_order(rows)
         before = None
         if not begins:
             try:
@@ -230,6 +231,14 @@ class RowStore:
                 raise DamagedIndexError(folder, str(error)) from None
         files = append_rows(rows, stack_vectors(rows, vectors), before)
         return {f"{folder}/{name}": content for name, content in files.items()}
+
+
+def in_document_order(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows as they go into the table.
+
+    In the order of a WAL file git would take the table's new file for that one, renamed.
+    """
+    return sorted(rows, key=lambda row: (row.path, row.ordinal, row.key))
 
 
 def stack_vectors(rows: Iterable[Row], vectors: Vectors) -> NDArray[np.float16]:

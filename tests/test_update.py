@@ -295,7 +295,7 @@ def test_a_reverted_document_finds_its_old_rows(built: Repo) -> None:
     n_files = len(wal(built))
     assert n_embedded(update(built)) == 0
     assert staged(built, ".kbindex/outline") == before
-    assert len(wal(built)) == n_files
+    assert len(wal(built)) == n_files + 1, "another branch may drop what HEAD holds as garbage"
     assert_fresh(built)
 
 
