@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from kbindex.formats import shell_word
+
 
 class ExitCode(IntEnum):
     """The documented exit codes (bundle/reference/exit-codes.md)."""
@@ -53,6 +55,23 @@ class NoBundleError(UsageError):
         )
 
 
+LINK = "a symbolic link"
+
+
+class UnsafePlaceError(UsageError):
+    """Something else stands in the work tree where a file or folder of ours belongs."""
+
+    def __init__(self, path: str, found: str, needed: str) -> None:
+        self.found = found
+        word = shell_word(path)
+        super().__init__(
+            f"'{path}' in the work tree is {found}, where kbindex needs {needed}",
+            f"rm -- {word}   (the link goes, not what it points to), then run this again"
+            if found == LINK
+            else f"move {word} away, or set another 'index_dir'; then run this again",
+        )
+
+
 class NoIndexError(KbindexError):
     exit_code = ExitCode.UNREADABLE_INDEX
 
@@ -69,7 +88,8 @@ class DamagedIndexError(KbindexError):
     exit_code = ExitCode.UNREADABLE_INDEX
 
     def __init__(self, path: str, reason: str, remedy: str | None = None) -> None:
-        mend = f"kbindex update   (or, if HEAD's copy is sound: git checkout HEAD -- '{path}')"
+        head = f"git checkout HEAD -- {shell_word(path)}"
+        mend = f"kbindex update   (or, if HEAD's copy is sound: {head})"
         super().__init__(f"{path}: {reason}", remedy or mend)
         self.path = path
 

@@ -203,6 +203,17 @@ class Git:
                 found[decode_path(path)] = meta.decode().split(" ")[2]
         return [tree if path == "." else found.get(path) for path in paths]
 
+    def files_at(self, tree: str, *paths: str) -> dict[str, tuple[str, str, int]]:
+        """Return (mode, object id, bytes) of what ``tree`` has at each path, but of folders 0."""
+        found = {}
+        listing = self.run("ls-tree", "-z", "--long", "--full-tree", tree, "--", *paths)
+        for entry in listing.split(b"\0"):
+            if entry:
+                meta, path = entry.split(b"\t", 1)
+                mode, _, oid, size = meta.decode().split()
+                found[decode_path(path)] = mode, oid, int(size) if size.isdecimal() else 0
+        return found
+
     # Objects
 
     def read_blobs(self, oids: Iterable[str]) -> Iterator[tuple[str, bytes]]:
@@ -436,6 +447,9 @@ class Git:
 
     @property
     def hooks_dir(self) -> Path:
+        configured = self._line("config", "--type=path", "--get", "core.hooksPath")
+        if configured:
+            return self.root / _folder(configured)  # as written, links and all
         found = self._line("rev-parse", "--path-format=absolute", "--git-path", "hooks")
         return _folder(found or str(self.git_dir / "hooks"))
 

@@ -10,9 +10,11 @@ from pathlib import Path
 
 from kbindex.build import Build, Options, Report
 from kbindex.choose import open_embedder
-from kbindex.config import FILE_NAME, PYPROJECT, Config
+from kbindex.config import Config
+from kbindex.configfile import FILE_NAME, PYPROJECT
 from kbindex.console import note, put
 from kbindex.errors import ExitCode, NoBundleError
+from kbindex.formats import shell_word
 from kbindex.git import Git
 from kbindex.model import Problem
 from kbindex.progress import progress_on
@@ -55,7 +57,8 @@ def update(directory: Path | None, options: UpdateOptions) -> ExitCode:
     put(render_report(outcome.report, options.dry_run))
     mention_problems(outcome.report.problems)
     if not options.stage and outcome.changed:
-        note("written; stage it with: git add -A -- " + open_repository(directory).config.index_dir)
+        folder = shell_word(open_repository(directory).config.index_dir, bare=True)
+        note(f"written; stage it with: git add -A -- {folder}")
     return ExitCode.NEGATIVE if outcome.report.problems else ExitCode.OK
 
 
