@@ -27,8 +27,10 @@ from kbindex.hooks import (
 )
 from kbindex.worktree import read_file, require_plain, write_file
 
-_MOST_BYTES = 1 << 16
-"""Of the framework's configuration: PyYAML takes a second for it."""
+# Of the framework's configuration, for which PyYAML takes a second; for brackets in brackets it
+# takes the square of their number.
+_MOST_BYTES = 1 << 15
+_MOST_BRACKETS = 1000
 
 
 # The framework
@@ -63,7 +65,7 @@ def _configuration(git: Git) -> str | None:
         raise _not_safely() from None
     if content is None:
         return None
-    if len(content) > _MOST_BYTES:
+    if len(content) > _MOST_BYTES or content.count(b"[") + content.count(b"{") > _MOST_BRACKETS:
         raise _not_safely()
     return content.decode("utf-8", "replace").replace("\r\n", "\n")
 

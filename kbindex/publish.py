@@ -30,8 +30,12 @@ def stage_changes(git: Git, changes: dict[str, bytes | None], index_dir: str) ->
     oids = dict(zip(written, git.write_blobs(list(written.values())), strict=True))
     wanted: dict[str, str | None] = {path: oids.get(path) for path in changes}
     differing = {path: oid for path, oid in wanted.items() if staged.get(path) != oid}
+    follows = not (_leaves_worktree(git) or git.is_sparse)
+    if follows:  # before anything is staged
+        stay = set(git.changed_in_worktree(index_dir)) - differing.keys()
+        require_plain(git.root, stay, {path for path, oid in differing.items() if oid is None})
     stage_blobs(git, differing)
-    if not _leaves_worktree(git):
+    if follows:
         restore_worktree(git, index_dir)
     return sorted(differing)
 
@@ -83,11 +87,14 @@ def stage_blobs(git: Git, blobs: Mapping[str, str | None]) -> None:
         git.check_out(present)
 
 
-def write_changes(git: Git, changes: dict[str, bytes | None], local_dir: Path) -> list[str]:
+def write_changes(
+    git: Git, changes: dict[str, bytes | None], index_dir: str, local_dir: Path
+) -> list[str]:
     """Write the files to the work tree only. Returns the paths that differ from before.
 
     A note of them is left in ``local_dir``, so that a check can tell them from damage.
     """
+    _require_folder(git, index_dir, git.index_files(index_dir))
     removed = {path for path, content in changes.items() if content is None}
     require_plain(git.root, changes.keys(), removed)
     differing = [path for path in removed if remove_file(git.root, path)]

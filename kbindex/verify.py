@@ -22,6 +22,7 @@ from kbindex.committed import (
 )
 from kbindex.config import Config
 from kbindex.errors import DamagedIndexError, KbindexError, RecipeError
+from kbindex.formats import shell_word
 from kbindex.git import Git
 from kbindex.layout import RECIPE, TABLE
 from kbindex.model import DocumentState, Problem, Recipe, Snapshot
@@ -162,9 +163,7 @@ def _verify_rows(
         except DamagedIndexError as error:
             path = f"{config.index_dir}/{source.path}"
             message = error.message.removeprefix(f"{path}: ")
-            verdict.problems.append(
-                Problem("damaged-file", path, message, remedy=f"git checkout HEAD -- '{path}'")
-            )
+            verdict.problems.append(Problem("damaged-file", path, message, remedy=_checkout(path)))
             continue
         verdict.n_rows += len(content.rows)
         verdict.problems += _row_problems(content, identity, config)
@@ -198,8 +197,12 @@ def _row_problems(content: SourceRows, identity: str, config: Config) -> Iterato
             f"{len(content.bad)} vectors are damaged, the first that of {example.path} "
             f"({example.char_start}–{example.char_end})"
         )
-        yield Problem("bad-vector", path, message, remedy=f"git checkout HEAD -- '{path}'")
+        yield Problem("bad-vector", path, message, remedy=_checkout(path))
     n_foreign = sum(row.embedder != identity for row in content.rows)
     if n_foreign:
         message = f"{n_foreign} rows were made by another embedder"
         yield Problem("foreign-vector", path, message, remedy="kbindex update")
+
+
+def _checkout(path: str) -> str:
+    return f"git checkout HEAD -- {shell_word(path)}"

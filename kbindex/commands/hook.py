@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from kbindex.config import Config
 from kbindex.console import note
 from kbindex.errors import ExitCode, NoBundleError, RefusedError, UsageError
+from kbindex.formats import shell_word
 from kbindex.git import Git, decode_path
 from kbindex.repository import Repository, repository_at
 
@@ -49,7 +50,8 @@ def _pre_commit(git: Git, stage: bool) -> ExitCode:
     if changed is None:
         return ExitCode.NEGATIVE
     if changed and not stage:
-        note(f"the index was written but not staged: git add -A -- {repository.config.index_dir}")
+        folder = shell_word(repository.config.index_dir, bare=True)
+        note(f"the index was written but not staged: git add -A -- {folder}")
         return ExitCode.NEGATIVE
     return ExitCode.OK
 
@@ -129,7 +131,8 @@ def _update(repository: Repository, stage: bool, *, merging: bool) -> list[str] 
     if stashed_paths_below(config.index_dir):
         raise RefusedError(
             f"'{config.index_dir}/' has unstaged changes, which pre-commit could not restore",
-            f"git checkout -- {config.index_dir}   (it is generated), then commit again",
+            f"git checkout -- {shell_word(config.index_dir, bare=True)}   (it is generated), "
+            "then commit again",
         )
     try:
         outcome = run_update(git, lambda config: _options(git, config, merging), stage=stage)

@@ -112,7 +112,9 @@ def _run(repository: Repository, tree: str, options: Options, stage: bool) -> Ou
         if options.dry_run or not changes:
             return Outcome([], report)
         if not stage:
-            return Outcome(write_changes(git, changes, repository.view_dir), report)
+            return Outcome(
+                write_changes(git, changes, config.index_dir, repository.view_dir), report
+            )
         changed = stage_changes(git, changes, config.index_dir)
         if not report.problems:
             cache.add_fresh(repository.state_id(git.write_tree()))
