@@ -82,6 +82,8 @@ def _against_folder(path: str) -> Iterator[str]:
         yield "is written with '/', not with backslashes"
     if path != "." and not is_plain_path(path):
         yield "is a name that git keeps for itself"
+    if path.startswith(":"):
+        yield "begins with a colon, which has a meaning for git"
     if any(as_loosest_read(part) in _FILES_OF_GIT for part in parts):
         yield "is a name that git keeps for a file"
     if any(len(part.encode()) > _LONGEST_PART for part in parts):

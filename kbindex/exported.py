@@ -19,7 +19,7 @@ from kbindex.config import Config
 from kbindex.configfile import FILE_NAME, PYPROJECT
 from kbindex.configured import read_worktree_config
 from kbindex.errors import UsageError
-from kbindex.git import Git, pathspec
+from kbindex.git import Git
 from kbindex.layout import RECIPE
 from kbindex.lock import hold_lock
 from kbindex.worktree import read_file
@@ -65,8 +65,7 @@ def _adopt(root: Path, config: Config) -> Git:
         git = Git(root, made_in=folder)
         (folder / "info").mkdir(exist_ok=True)
         (folder / "info/attributes").write_text(_ATTRIBUTES)
-        here = (pathspec(name) for name in names if os.path.lexists(root / name))
-        git.run("add", "--force", "--all", "--", *here)
+        git.add_all(*(name for name in names if os.path.lexists(root / name)), ignored=True)
     return git
 
 

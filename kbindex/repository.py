@@ -68,6 +68,11 @@ def open_repository(directory: Path | None) -> Repository:
         if exported is None:
             raise
         git = exported
+    return worktree_repository(git)
+
+
+def worktree_repository(git: Git) -> Repository:
+    """Return the repository with the configuration of its work tree."""
     return Repository(git, read_worktree_config(git.root))
 
 

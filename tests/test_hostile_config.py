@@ -40,6 +40,7 @@ FOLDERS = {
         ["a\0b", "a\nb", "a\x1b[31m", "a\u202eb", "a\x7f", ".gi\u202et"], "control character"
     ),
     **dict.fromkeys(["\ud800", "a\udcffb"], "valid Unicode"),
+    ":(top)x": "begins with a colon",
     "x" * 256: "more than 255 bytes",
     "ü" * 128: "more than 255 bytes",
     "x/" * 600 + "x": "more than 1024 characters",

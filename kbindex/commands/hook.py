@@ -11,7 +11,7 @@ from kbindex.config import Config
 from kbindex.console import note
 from kbindex.errors import ExitCode, NoBundleError, RefusedError, UsageError
 from kbindex.formats import shell_word
-from kbindex.git import Git, decode_path
+from kbindex.git import Git, decode_path, pathspec
 from kbindex.repository import Repository, repository_at
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _post_commit(git: Git) -> ExitCode:
         flag.unlink()
         folder = repository.config.index_dir
         is_hidden = stashed_paths_below(folder)
-        git.run("reset", "--quiet", "HEAD", "--", folder)
+        git.run("reset", "--quiet", "HEAD", "--", pathspec(folder))
         if not is_hidden:  # else the framework's patch brings the work tree from old to new
             restore_worktree(git, folder)
     _is_faulty(repository, tree, "the index in HEAD")

@@ -19,7 +19,13 @@ from kbindex.git import Git
 from kbindex.model import Problem
 from kbindex.progress import progress_on
 from kbindex.publish import stage_changes, write_changes
-from kbindex.repository import Repository, open_repository, repository_at, write_lock
+from kbindex.repository import (
+    Repository,
+    open_repository,
+    repository_at,
+    worktree_repository,
+    write_lock,
+)
 from kbindex.settle import settle_index
 from kbindex.snapshot import find_recipe, read_snapshot
 from kbindex.view import discard_view
@@ -76,9 +82,8 @@ def run_update(
     with write_lock(git):
         # The tree is taken under the lock: what another run staged is seen.
         if worktree:
-            repository = open_repository(git.root)
+            repository = worktree_repository(git)
             tree = git.write_worktree_tree(repository.config.bundle)
-            repository = Repository(git, repository.config)
         else:
             _settle_conflicts(git)
             tree = git.write_tree()
