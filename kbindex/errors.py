@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from kbindex.formats import shell_word
+
 
 class ExitCode(IntEnum):
     """The documented exit codes (bundle/reference/exit-codes.md)."""
@@ -53,6 +55,23 @@ class NoBundleError(UsageError):
         )
 
 
+LINK = "a symbolic link"
+
+
+class UnsafePlaceError(UsageError):
+    """Something else stands in the work tree where a file or folder of ours belongs."""
+
+    def __init__(self, path: str, found: str, needed: str) -> None:
+        self.found = found
+        word = shell_word(path)
+        super().__init__(
+            f"'{path}' in the work tree is {found}, where kbindex needs {needed}",
+            f"rm -- {word}   (the link goes, not what it points to), then run this again"
+            if found == LINK
+            else f"move {word} away, or set another 'index_dir'; then run this again",
+        )
+
+
 class NoIndexError(KbindexError):
     exit_code = ExitCode.UNREADABLE_INDEX
 
@@ -65,7 +84,7 @@ class NoIndexError(KbindexError):
 
 def restore_from_head(path: str) -> str:
     """Return the command that makes a staged file or folder, and the work tree's, HEAD's."""
-    return f"git restore --source=HEAD --staged --worktree -- '{path}'"
+    return f"git restore --source=HEAD --staged --worktree -- {shell_word(path)}"
 
 
 class DamagedIndexError(KbindexError):

@@ -15,7 +15,7 @@ from kbindex.choose import open_embedder
 from kbindex.committed import sources
 from kbindex.console import note, put
 from kbindex.errors import ExitCode, restore_from_head
-from kbindex.formats import Format
+from kbindex.formats import Format, shell_word
 from kbindex.layout import RECIPE, document_of_outline
 from kbindex.model import Audit, Problem, Snapshot
 from kbindex.progress import progress_on
@@ -100,7 +100,7 @@ def _unless_unstaged(problem: Problem, repository: Repository) -> Problem:
     if document not in repository.git.untracked(document):
         return problem
     message = f"its document {document} is not staged"
-    return Problem(problem.rule, problem.path, message, remedy=f"git add -- '{document}'")
+    return Problem(problem.rule, problem.path, message, remedy=f"git add -- {shell_word(document)}")
 
 
 def _from_head(
@@ -135,10 +135,10 @@ def worktree_differences(repository: Repository) -> tuple[list[Problem], list[Pr
     damage, unstaged = [], []
     for path in git.changed_in_worktree(repository.config.index_dir):
         if written.get(path) == file_digest(git.root, path):
-            message, remedy = "it was updated but not staged", f"git add -- '{path}'"
+            message, remedy = "it was updated but not staged", f"git add -- {shell_word(path)}"
             unstaged.append(Problem("unstaged", path, message, remedy=remedy))
         else:
             message = "the file in the work tree is not what is staged"
-            remedy = f"git checkout -- '{path}'"
+            remedy = f"git checkout -- {shell_word(path)}"
             damage.append(Problem("damaged-file", path, message, remedy=remedy))
     return damage, unstaged

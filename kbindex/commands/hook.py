@@ -17,7 +17,8 @@ from kbindex.errors import (
     TooMuchToEmbedError,
     UsageError,
 )
-from kbindex.git import Git, decode_path
+from kbindex.formats import shell_word
+from kbindex.git import Git, decode_path, pathspec
 from kbindex.repository import Repository, repository_at
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ def _pre_commit(git: Git, stage: bool) -> ExitCode:
     if changed is None:
         return ExitCode.NEGATIVE
     if changed and not stage:
-        note(f"the index was written but not staged: git add -A -- {repository.config.index_dir}")
+        folder = shell_word(repository.config.index_dir, bare=True)
+        note(f"the index was written but not staged: git add -A -- {folder}")
         return ExitCode.NEGATIVE
     return ExitCode.OK
 
@@ -94,7 +96,7 @@ def _post_commit(git: Git) -> ExitCode:
         flag.unlink()
         folder = repository.config.index_dir
         is_hidden = stashed_paths_below(folder)
-        git.run("reset", "--quiet", "HEAD", "--", folder)
+        git.run("reset", "--quiet", "HEAD", "--", pathspec(folder))
         if not is_hidden:  # else the framework's patch brings the work tree from old to new
             restore_worktree(git, folder)
     _is_faulty(repository, tree, "the index in HEAD")
@@ -136,7 +138,8 @@ def _update(repository: Repository, stage: bool, *, merging: bool) -> list[str] 
     if stashed_paths_below(config.index_dir):
         raise RefusedError(
             f"'{config.index_dir}/' has unstaged changes, which pre-commit could not restore",
-            f"git checkout -- {config.index_dir}   (it is generated), then commit again",
+            f"git checkout -- {shell_word(config.index_dir, bare=True)}   (it is generated), "
+            "then commit again",
         )
     try:
         outcome = run_update(git, lambda config: _options(git, config, merging), stage=stage)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from kbindex.build import Build, Options, Report
 from kbindex.choose import open_embedder
-from kbindex.config import FILE_NAME, PYPROJECT, Config
+from kbindex.config import Config
+from kbindex.configfile import FILE_NAME, PYPROJECT
 from kbindex.console import note, put
 from kbindex.errors import (
     DamagedIndexError,
@@ -21,12 +22,19 @@ from kbindex.errors import (
     RefusedError,
     TooMuchToEmbedError,
 )
+from kbindex.formats import shell_word
 from kbindex.git import Git
 from kbindex.model import Problem
 from kbindex.progress import progress_on
 from kbindex.publish import stage_stored, store_changes, write_changes
 from kbindex.refused import forget_refused, note_refused, refused_tree
-from kbindex.repository import Repository, open_repository, repository_at, write_lock
+from kbindex.repository import (
+    Repository,
+    open_repository,
+    repository_at,
+    worktree_repository,
+    write_lock,
+)
 from kbindex.settle import settle_index
 from kbindex.snapshot import find_recipe, read_snapshot
 from kbindex.view import discard_view
@@ -75,7 +83,8 @@ def update(directory: Path | None, options: UpdateOptions) -> ExitCode:
     _embed_refused(git, options.dry_run)
     mention_problems(outcome.report.problems)
     if not options.stage and outcome.changed:
-        note("written; stage it with: git add -A -- " + open_repository(directory).config.index_dir)
+        folder = shell_word(open_repository(directory).config.index_dir, bare=True)
+        note(f"written; stage it with: git add -A -- {folder}")
     return ExitCode.NEGATIVE if outcome.report.problems else ExitCode.OK
 
 
@@ -95,9 +104,8 @@ def run_update(
         if not worktree:
             _settle_conflicts(git)
             return _follow(git, make_options, stage)
-        repository = open_repository(git.root)
+        repository = worktree_repository(git)
         tree = git.write_worktree_tree(repository.config.bundle)
-        repository = Repository(git, repository.config)
         return _run(repository, tree, make_options(repository.config), stage)
 
 
@@ -157,7 +165,8 @@ def _run(repository: Repository, tree: str, options: Options, stage: bool) -> Ou
         if options.dry_run or not changes:
             return Outcome([], report)
         if not stage:
-            return Outcome(write_changes(git, changes, repository.view_dir), report, tree)
+            written = write_changes(git, changes, config.index_dir, repository.view_dir)
+            return Outcome(written, report, tree)
         blobs = store_changes(git, changes)
         changed = stage_stored(git, blobs, config.index_dir)
         # Not what is staged by now: somebody may have staged a document while we worked.

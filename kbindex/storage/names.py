@@ -69,6 +69,15 @@ def is_plain_path(path: str) -> bool:
     return all(map(_is_plain, path.split("/")))
 
 
+def as_loosest_read(component: str) -> str:
+    """Return the one form of all names that some file system takes for the same as this one.
+
+    Case, HFS+'s ignored characters, NTFS's endings and streams (git's own verify_path, path.c).
+    """
+    bare = unicodedata.normalize("NFC", component.translate(_IGNORED_BY_HFS)).casefold()
+    return bare.partition(":")[0].rstrip(". ")
+
+
 def _refusal(mode: str, name: str, is_folder: bool) -> str | None:
     """Return why an entry is not admitted, ``None`` where it is harmless."""
     if not is_regular(mode):
@@ -99,8 +108,4 @@ def _is_plain(component: str) -> bool:
         return all(part == "" or _is_plain(part) for part in component.split("\\"))
     if component in ("", ".", "..") or "\0" in component:
         return False
-    # What file systems take for '.git': case, HFS+'s ignored characters, NTFS's short names,
-    # endings and streams (git's own verify_path, path.c).
-    bare = unicodedata.normalize("NFC", component.translate(_IGNORED_BY_HFS)).casefold()
-    bare = bare.partition(":")[0].rstrip(". ")
-    return bare not in (".git", "git~1")
+    return as_loosest_read(component) not in (".git", "git~1")
