@@ -109,8 +109,14 @@ def _embed_query(
 
 
 def embed_query(embedder: Embedder, text: str) -> NDArray[np.float32]:
-    """Return the vector ``(dimension,)`` that ``text`` is searched by: that of its beginning."""
-    return embedder.embed_query(text[:LONGEST_MEANING])
+    """Return the vector ``(dimension,)`` that ``text`` is searched by: that of its beginning.
+
+    Raises NoEmbedderError, also where the embedder gives something that nothing is similar to.
+    """
+    vector = embedder.embed_query(text[:LONGEST_MEANING])
+    if not np.isfinite(vector).all():
+        raise NoEmbedderError("the query's vector is not finite", "put it in other words")
+    return vector
 
 
 def query_embedder(repository: Repository, recipe: Recipe) -> Embedder:

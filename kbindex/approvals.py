@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from kbindex.local_files import read_text
+
 _HEAD = (
     "# Servers that a repository's configuration may send text to (kbindex doctor --trust-host)."
 )
@@ -23,10 +25,7 @@ def approvals_file(environment: Mapping[str, str]) -> Path:
 
 def approved_origins(environment: Mapping[str, str]) -> set[str]:
     """Return the origins approved so far."""
-    try:
-        lines = approvals_file(environment).read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError):
-        return set()
+    lines = (read_text(approvals_file(environment)) or "").splitlines()
     return {line.strip() for line in lines if line.strip() and not line.startswith("#")}
 
 

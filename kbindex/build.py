@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kbindex.cache import Cache, unpack_keys
 from kbindex.canonical import find_deviation
 from kbindex.chunk import Limits
-from kbindex.committed import holds_foreign_table, load_committed
+from kbindex.committed import committed_vectors, holds_foreign_table, load_committed
 from kbindex.config import Config
 from kbindex.draft import DoesNotFit, Draft, draft_document
 from kbindex.embed import Embedder
@@ -438,7 +438,7 @@ class Build:
             if keep_others:
                 # Of what was to be embedded again and can't be, the old rows are all there is.
                 rows += store.committed_rows((self._committed | self._distrusted) - live)
-            vectors = self._cache.vectors(row.key for row in rows) | self._vectors
+            vectors = self._with_committed({row.key for row in rows})
             return store.start_table(rows, vectors)
         self._vectors |= self._cache.vectors(self._retaken(fresh, drafts, live))
         rows = self._rows(drafts, live & self._vectors.keys())
@@ -467,9 +467,16 @@ class Build:
 
     def _rows(self, drafts: Sequence[Draft], keys: set[str]) -> list[Row]:
         """Return a row for each key that is live, anchored where it first stands."""
-        vectors = self._vectors | self._cache.vectors(keys - self._vectors.keys())
-        places = self._places(drafts, keys)
+        places, vectors = self._places(drafts, keys), self._with_committed(keys)
         return anchor_rows(places, self._snapshot.documents, keys, self._identity, vectors)
+
+    def _with_committed(self, keys: set[str]) -> dict[str, NDArray[np.float16]]:
+        """Return the vectors at hand, and those that are committed of ``keys``."""
+        missing = keys - self._vectors.keys()
+        identity, index_dir = self._recipe.embedder, self._config.index_dir
+        return self._vectors | committed_vectors(
+            self._git, self._snapshot, self._cache, identity, index_dir, missing
+        )
 
     def _constant_changes(self) -> Changes:
         folder = self._config.index_dir

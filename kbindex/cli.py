@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from kbindex import __version__
-from kbindex.console import note
+from kbindex.console import begin_run, note
 from kbindex.errors import ExitCode, KbindexError
 from kbindex.formats import Format
 
@@ -42,6 +42,7 @@ class _Global:
 
 def _run(command: Callable[[], ExitCode]) -> None:
     """Call a command and leave with its exit code; what a user can mend is one message."""
+    begin_run()
     try:
         code = command()
     except KbindexError as error:

@@ -114,6 +114,26 @@ def load_committed(
     return keys, damage
 
 
+def committed_vectors(
+    git: Git,
+    snapshot: Snapshot,
+    cache: Cache,
+    identity: EmbedderIdentity,
+    index_dir: str,
+    keys: set[str],
+) -> dict[str, NDArray[np.float16]]:
+    """Return the vectors of ``keys``, which ``load_committed`` has found.
+
+    What the cache has lost since, or was damaged in it, is read from the commit again.
+    """
+    found = cache.vectors(keys)
+    if len(found) < len(keys):
+        cache.forget_sources()
+        load_committed(git, snapshot, cache, identity, index_dir)
+        found = cache.vectors(keys)
+    return found
+
+
 def require_dimension(content: SourceRows, identity: EmbedderIdentity, index_dir: str) -> None:
     """Raise DamagedIndexError if rows of the embedder have vectors of another dimension."""
     found, embedder = content.vectors.shape[1], identity_id(identity)

@@ -18,6 +18,21 @@ def put_raw(data: str) -> None:
     _write(sys.stdout, data)
 
 
+_said: set[str] = set()
+
+
+def note_once(message: str) -> None:
+    """Write a message to stderr, unless this run has said the same before."""
+    if message not in _said:
+        _said.add(message)
+        note(message)
+
+
+def begin_run() -> None:
+    """Forget what was said: a process may run several commands."""
+    _said.clear()
+
+
 def note(message: str) -> None:
     """Write a message to stderr, marked as ours."""
     lines = "\n".join(map(printable, message.split("\n")))

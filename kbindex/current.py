@@ -1,6 +1,6 @@
-"""The view of what is staged. One that is up to date costs the read of 20 bytes.
+"""The view of what is staged. One that is up to date costs a look at its files' times.
 
-What it takes to bring one up to date is imported only then.
+What it takes to bring one up to date is imported only then; ``upkeep`` does it.
 """
 
 from __future__ import annotations
@@ -9,17 +9,21 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from kbindex.config import Config
-from kbindex.errors import NoIndexError
+from kbindex.errors import KbindexError, NoIndexError
 from kbindex.git import decode_path
 from kbindex.model import Recipe, Snapshot
 from kbindex.recipe import parse_recipe
 from kbindex.repository import Repository, write_lock
+from kbindex.seal import Seal, is_intact, is_settled, read_seal, write_seal
 from kbindex.snapshot import read_staged_snapshot
-from kbindex.view import DamagedView, View, discard_view
+from kbindex.sqlite_errors import SQLITE_ERRORS, is_damage
+from kbindex.view import DamagedView, View
+from kbindex.view_files import DATABASE, LOG, SEAL, open_to_read
 
 T = TypeVar("T")
 
@@ -27,45 +31,96 @@ T = TypeVar("T")
 def use_view(repository: Repository, read: Callable[[View], T]) -> T:
     """Return what ``read`` makes of the view of what is staged.
 
-    A view that turns out damaged is made anew, once. Raises what a missing or damaged index raises.
+    A view that turns out damaged is made anew, and if need be in memory. Raises what a missing or
+    damaged index raises.
     """
-    try:
-        return _read_current(repository, View(repository.view_dir), read)
-    except (DamagedView, sqlite3.DatabaseError):
-        discard_view(repository.view_dir)
-        return _read_current(repository, View(repository.view_dir), read)
+    for in_memory in (False, False, True):
+        seal = None if in_memory else read_seal(repository.view_dir / SEAL)
+        try:
+            view = _current(repository, seal, in_memory=in_memory)
+            try:
+                return read(view)
+            finally:
+                view.close()
+        except KbindexError:
+            raise
+        except Exception as error:
+            if in_memory or not _is_at_fault(repository, seal, error):
+                raise
+    raise AssertionError("the last round returns or raises")
 
 
-def _read_current(repository: Repository, view: View, read: Callable[[View], T]) -> T:
-    view = _brought_up_to_date(repository, view)
+def _current(repository: Repository, seal: Seal | None, *, in_memory: bool) -> View:
+    """Return the view of what is staged, held in its present state."""
+    index = _index_state(repository)
+    if seal and index and seal.index == index:
+        view = _sealed(repository.view_dir, seal)
+        if view:
+            if seal.boot and is_settled(seal):
+                write_seal(repository.view_dir / SEAL, replace(seal, boot=""))
+            return view
+    return _compared(repository, seal, index, in_memory=in_memory)
+
+
+def _sealed(folder: Path, seal: Seal) -> View | None:
+    """Return the view if it is the one that was sealed."""
+    if not is_intact(seal, folder, (DATABASE, LOG)):
+        return None
     try:
-        view.hold()
-        return read(view)
-    finally:
+        view = open_to_read(folder)
+        if view.meta("revision") == seal.revision:
+            return view
         view.close()
+    except (DamagedView, *SQLITE_ERRORS):
+        pass  # a writer will look into it
+    return None
 
 
-def _brought_up_to_date(repository: Repository, view: View) -> View:
-    checksum = index_checksum(repository.git.index_file)
-    state_of_file = f"{checksum}:{_config_id(repository.config)}"
-    if checksum and view.meta("checksum") == state_of_file:
-        return view
+def _compared(repository: Repository, seal: Seal | None, index: str, *, in_memory: bool) -> View:
+    """Return the view after a look at what is staged, brought up to date where it is another."""
+    from kbindex.upkeep import Staged, view_apart, view_on_disk
+
     snapshot = read_staged_snapshot(repository.git, repository.config)
     if not snapshot.has_index:
         raise NoIndexError(repository.config.index_dir)
-    state = _state(snapshot, repository.config)
-    if view.meta("state") != state:
-        from kbindex.refresh import refresh_view
+    if _index_state(repository) != index:
+        index = ""  # it has changed meanwhile
+    staged = Staged(repository, snapshot, _state(snapshot, repository.config), index)
+    view = _sealed(staged.folder, seal) if seal else None
+    if view and seal:
+        if view.meta("state") == staged.state:
+            if index:
+                write_seal(staged.folder / SEAL, replace(seal, index=index))
+            return view
+        view.close()
+    return view_apart(staged) if in_memory else view_on_disk(staged)
 
-        if view.is_fixed:
-            view.close()
-            view = View(repository.view_dir, in_memory=True)
-        with write_lock(repository.git):
-            if view.meta("state") != state:
-                refresh_view(repository, snapshot, view, state)
-    if checksum and not view.is_fixed:
-        view.set_checksum(state_of_file)
-    return view
+
+def _is_at_fault(repository: Repository, seal: Seal | None, error: Exception) -> bool:
+    """Whether an error comes of the view; a damaged one is discarded, unless another stands there.
+
+    Raw errors of any kind may: of damage that leaves the files' times as they are.
+    """
+    from kbindex.upkeep import discard_damaged, find_flaw, mention_lack
+
+    folder = repository.view_dir
+    if isinstance(error, sqlite3.Error) and not is_damage(error):
+        mention_lack(error)
+        return True
+    with write_lock(repository.git):
+        if read_seal(folder / SEAL) != seal:
+            return True
+        is_known = isinstance(error, DamagedView) or is_damage(error)
+        flaw = error if is_known else find_flaw(folder)
+        if flaw:
+            discard_damaged(folder, flaw)
+    return flaw is not None
+
+
+def _index_state(repository: Repository) -> str:
+    """Name the state of git's index and the configuration, empty where git doesn't."""
+    checksum = index_checksum(repository.git.index_file)
+    return f"{checksum}:{_config_id(repository.config)}" if checksum else ""
 
 
 def index_checksum(file: Path) -> str:

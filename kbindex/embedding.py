@@ -67,7 +67,7 @@ def _embed_batch(
     if not batch:
         return
     try:
-        vectors = embedder.embed_documents([texts[key].shown for key in batch])
+        vectors = _finite(embedder.embed_documents([texts[key].shown for key in batch]))
     except EmbeddingError as error:
         if error.index is None and len(batch) > 1:
             middle = len(batch) // 2
@@ -83,6 +83,14 @@ def _embed_batch(
     stored = dict(zip(batch, vectors.astype(np.float16), strict=True))
     keep(stored)
     result.vectors |= stored
+
+
+def _finite(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the vectors. Raises EmbeddingError for the first that no passage can be found by."""
+    for index, vector in enumerate(vectors):
+        if not np.isfinite(vector).all():
+            raise EmbeddingError(index, "its vector has NaN or infinite components")
+    return vectors
 
 
 def _note_refusal(

@@ -7,8 +7,11 @@ to delete at any time: what is missing is asked again.
 from __future__ import annotations
 
 import json
-import os
+from contextlib import suppress
 from pathlib import Path
+
+from kbindex.local_files import read_strings
+from kbindex.scratch import write_whole
 
 _KEPT = 64
 
@@ -21,31 +24,13 @@ class Facts:
 
     def recall(self, name: str) -> str | None:
         """Return what was noted under ``name``."""
-        return self._read().get(name)
+        return read_strings(self._file).get(name)
 
     def note(self, name: str, value: str) -> None:
         """Keep a fact at once; the oldest are forgotten."""
-        facts = self._read()
+        facts = read_strings(self._file)
         facts.pop(name, None)
         facts[name] = value
         kept = dict(list(facts.items())[-_KEPT:])
-        import tempfile  # slow to load, and rarely needed
-
-        try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(
-                "w", dir=self._file.parent, suffix=".tmp", delete=False, encoding="utf-8"
-            ) as file:
-                json.dump(kept, file, indent=1)
-            os.replace(file.name, self._file)  # noqa: PTH105 - whole or not at all
-        except OSError:
-            return
-
-    def _read(self) -> dict[str, str]:
-        try:
-            found = json.loads(self._file.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        if not isinstance(found, dict):
-            return {}
-        return {str(name): value for name, value in found.items() if isinstance(value, str)}
+        with suppress(OSError):
+            write_whole(self._file, json.dumps(kept, indent=1))

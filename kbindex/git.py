@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from kbindex.errors import GitError, NotARepositoryError, RefusedError, UsageError
 from kbindex.formats import shell_word
+from kbindex.scratch import scratch_folder
 
 REGULAR_FILE = "100644"
 SUBMODULE = "160000"
@@ -136,6 +136,11 @@ class Git:
                 f"GIT_DIR={shell_word(str(self.git_dir))} kbindex …",
             )
 
+    @property
+    def local_dir(self) -> Path:
+        """Our local state that all work trees share; nothing of it is ever committed."""
+        return self.common_dir / "kbindex"
+
     def run(self, *arguments: str, stdin: bytes | None = None) -> bytes:
         """Run git and return its output. Raises GitError with git's own words."""
         done = self._run(arguments, stdin)
@@ -210,8 +215,8 @@ class Git:
     def _index_of_its_own(self) -> Iterator[Path]:
         """Let git work on an index file that is not there yet, and leaves no trace."""
         previous = self._environment
-        with tempfile.TemporaryDirectory(prefix="kbindex-") as scratch:
-            index = Path(scratch) / "index"
+        with scratch_folder(self.local_dir) as scratch:
+            index = scratch / "index"
             self._environment = {**previous, "GIT_INDEX_FILE": str(index)}
             try:
                 yield index
@@ -327,8 +332,8 @@ class Git:
         """Store each content as it is and return its object id."""
         if not contents:
             return []
-        with tempfile.TemporaryDirectory(prefix="kbindex-") as scratch:
-            names = [Path(scratch) / str(number) for number in range(len(contents))]
+        with scratch_folder(self.local_dir) as scratch:
+            names = [scratch / str(number) for number in range(len(contents))]
             for name, content in zip(names, contents, strict=True):
                 name.write_bytes(content)
             listing = "".join(f"{name}\n" for name in names).encode()

@@ -9,14 +9,11 @@ from collections.abc import Collection
 
 from kbindex.fuse import DEPTH
 from kbindex.terms import Term, Terms
+from kbindex.view import CHUNK_TEXT, DamagedView
 from kbindex.words import phrase_pattern
 
 _WEIGHTS = (2.0, 2.0, 1.0, 1.0, 0.1)
 """Of title, heading, text, beside and accented in BM25; the first two may be 1 to 3."""
-CHUNK_TEXT = (
-    "coalesce(c.text, (SELECT f.text FROM chunk f WHERE f.document = c.document AND f.ordinal = 0))"
-)
-"""The text of the chunk ``c``: that of metadata in several pieces stands with the first alone."""
 _K1 = 1.2
 """FTS5's constant."""
 
@@ -58,7 +55,10 @@ def search_words(
         + "ORDER BY score DESC LIMIT ?",
         (*_WEIGHTS, " OR ".join(strings), 2 * DEPTH),
     )
-    return {chunk: min(max(score, 0.0) / possible, 1.0) for chunk, score in found}
+    scores = dict(found)
+    if not all(score is not None and math.isfinite(score) for score in scores.values()):
+        raise DamagedView("a passage's words have no score")  # SQLite has NULL for NaN
+    return {chunk: min(max(score, 0.0) / possible, 1.0) for chunk, score in scores.items()}
 
 
 def chunks_with_phrases(db: sqlite3.Connection, terms: Terms) -> tuple[set[int], list[str]]:

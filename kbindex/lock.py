@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kbindex.errors import RefusedError
+from kbindex.local_files import remove
 
 _LOCK_SECONDS = 600
+_NAME = "lock"
 
 
 @contextmanager
@@ -19,17 +21,37 @@ def hold_lock(folder: Path) -> Iterator[None]:
     lock = None
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / "lock")
+        _remove_impostor(folder / _NAME)
+        lock = FileLock(folder / _NAME)
         lock.acquire(timeout=_LOCK_SECONDS)
     except Timeout:
         raise RefusedError(
             f"another kbindex has been writing for {_LOCK_SECONDS} seconds",
             "wait for it or stop it, then run this again",
         ) from None
-    except OSError:
-        lock = None  # read-only: nobody else can write either
+    except (OSError, NotImplementedError):
+        lock = None  # read-only, full or without locks: nobody else could hold one either
     try:
         yield
     finally:
         if lock is not None:
             lock.release()
+
+
+def is_held(folder: Path) -> bool:
+    """Whether a living process holds the lock of ``folder``, or that can't be told."""
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(folder / _NAME)
+    try:
+        lock.acquire(timeout=0)
+    except (Timeout, OSError, NotImplementedError):
+        return True
+    lock.release()
+    return False
+
+
+def _remove_impostor(file: Path) -> None:
+    """Make way where a folder or a link stands in the lock's place: neither can be locked."""
+    if file.is_symlink() or file.is_dir():
+        remove(file)

@@ -42,12 +42,10 @@ def look_up(view: View, config: Config, name: str) -> FoundDocument | None:
     name = name.removeprefix("./")
     below = "" if config.bundle == "." else f"{config.bundle}/"
     for path in (name, f"{below}{name}.md", f"{below}{name}", f"{name}.md"):
-        found = view.db.execute(
-            "SELECT path, blob, title, type, headings FROM document WHERE path = ?",
-            (encode_path(path),),
-        ).fetchone()
+        found = view.document(encode_path(path))
         if found:
-            return FoundDocument(decode_path(found[0]), *found[1:])
+            columns = (found[name] for name in ("blob", "title", "type", "headings"))
+            return FoundDocument(path, *columns)
     return None
 
 

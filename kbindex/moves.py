@@ -19,7 +19,7 @@ from kbindex.refresh import refresh_view
 from kbindex.repository import Repository, write_lock
 from kbindex.search import Filters, Request, search
 from kbindex.snapshot import read_recipe
-from kbindex.view import View
+from kbindex.view_files import view_in_memory
 
 _K = 5
 
@@ -104,7 +104,7 @@ def _answers(
 ) -> dict[str, tuple[Hit, ...]]:
     if not tree.snapshot.has_index:
         return {question.id: () for question in questions}
-    view = View(tree.repository.view_dir, in_memory=True)
+    view = view_in_memory()
     with write_lock(tree.repository.git):
         refresh_view(tree.repository, tree.snapshot, view, "")
     found = {}

@@ -15,10 +15,14 @@ from pathlib import Path
 from kbindex.errors import UnsafePlaceError, UsageError
 from kbindex.git import Git
 from kbindex.layout import WAL
+from kbindex.local_files import read_strings
+from kbindex.scratch import write_whole
 from kbindex.storage.names import is_regular
 from kbindex.worktree import read_file, remove_file, require_plain, write_file
 
 _UNSTAGED = "unstaged.json"
+_MOST_BYTES = 1 << 26
+"""Of that file: it has a line for each index file."""
 
 
 def stage_changes(git: Git, changes: Mapping[str, bytes | None], index_dir: str) -> list[str]:
@@ -112,18 +116,13 @@ def write_changes(
             write_file(git.root, path, content)
             differing.append(path)
     digests = {path: file_digest(git.root, path) for path in changes}
-    local_dir.mkdir(parents=True, exist_ok=True)
-    (local_dir / _UNSTAGED).write_text(json.dumps(digests), encoding="ascii")
+    write_whole(local_dir / _UNSTAGED, json.dumps(digests))
     return sorted(differing)
 
 
 def read_unstaged(local_dir: Path) -> dict[str, str]:
     """Return the digests of the index files that were written but not staged, by their path."""
-    try:
-        found = json.loads((local_dir / _UNSTAGED).read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    return read_strings(local_dir / _UNSTAGED, _MOST_BYTES)
 
 
 def file_digest(root: Path, path: str) -> str:

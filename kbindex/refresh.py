@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from kbindex.chunk import Limits, chunk
-from kbindex.committed import load_committed
+from kbindex.committed import committed_vectors, load_committed
 from kbindex.compose import compose
 from kbindex.config import Config
 from kbindex.git import Git, decode_path, encode_path
@@ -23,6 +23,7 @@ from kbindex.repository import Repository
 from kbindex.snapshot import read_recipe
 from kbindex.tokens import count_tokens, token_starts
 from kbindex.view import View
+from kbindex.view_update import replace_documents
 from kbindex.words import read_words
 
 _ENOUGH = 20_000
@@ -44,21 +45,24 @@ def refresh_view(repository: Repository, snapshot: Snapshot, view: View, state: 
     gone = [entry[0] for path, entry in held.items() if decode_path(path) not in unchanged]
     changed = {p: blob for p, blob in snapshot.documents.items() if p not in unchanged}
     with repository.cache() as cache:
-        _, damage = load_committed(git, snapshot, cache, recipe.embedder, config.index_dir)
+        committed, damage = load_committed(git, snapshot, cache, recipe.embedder, config.index_dir)
         if damage:
             raise damage[0]
         part = replace(snapshot, documents=changed)
         documents = list(_documents(git, config, part, recipe))
         read = {decode_path(document.path) for document in documents}
         keys = {entry.key for document in documents for entry in document.entries} - {"-"}
-        vectors = cache.vectors(keys | view.keys_without_vector())
+        keys |= view.keys_without_vector()
+        vectors = cache.vectors(keys - committed) | committed_vectors(
+            git, snapshot, cache, recipe.embedder, config.index_dir, keys & committed
+        )
     about = {
         "state": state,
         "recipe": render_recipe(recipe),
         "unreadable": json.dumps(sorted(changed.keys() - read)),
     }
     columns = (view_document(document, made_by) for document in documents)
-    view.replace(identity, about, gone, columns, vectors, recipe.embedder.dimension)
+    replace_documents(view, identity, about, gone, columns, vectors, recipe.embedder.dimension)
 
 
 def _documents(

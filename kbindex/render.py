@@ -19,8 +19,11 @@ _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def to_json(value: Any, *, indent: int | None = 2) -> str:
-    """Return JSON; undecodable bytes of a path become lone surrogate escapes."""
-    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    """Return JSON; undecodable bytes of a path become lone surrogate escapes.
+
+    Raises ValueError for NaN and infinities, which JSON has no words for.
+    """
+    text = json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False)
     return re.sub(r"[\ud800-\udfff]", lambda match: f"\\u{ord(match.group()):04x}", text)
 
 

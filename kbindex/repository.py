@@ -11,6 +11,7 @@ from kbindex import __version__
 from kbindex.cache import Cache
 from kbindex.config import Config
 from kbindex.configured import read_config, read_worktree_config
+from kbindex.console import note_once
 from kbindex.errors import NoBundleError, NoIndexError, NotARepositoryError
 from kbindex.git import Git
 from kbindex.lock import hold_lock
@@ -31,7 +32,7 @@ class Repository:
     @property
     def cache_dir(self) -> Path:
         """Local state shared by all work trees: the embedding cache and the lock."""
-        return self.git.common_dir / _LOCAL
+        return self.git.local_dir
 
     @property
     def view_dir(self) -> Path:
@@ -39,7 +40,7 @@ class Repository:
         return self.git.git_dir / _LOCAL
 
     def cache(self) -> Cache:
-        return Cache(self.cache_dir)
+        return Cache(self.cache_dir, note_once)
 
     def state_id(self, tree: str) -> str:
         """Name all that decides whether the index in ``tree`` is up to date, reading none of it."""
@@ -51,7 +52,7 @@ class Repository:
 
 def write_lock(git: Git) -> AbstractContextManager[None]:
     """Hold the lock that writers of a repository share."""
-    return hold_lock(git.common_dir / _LOCAL)
+    return hold_lock(git.local_dir)
 
 
 def open_repository(directory: Path | None) -> Repository:

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbindex.config import Config
-from kbindex.errors import KbindexError, UsageError
+from kbindex.errors import UsageError
 from kbindex.fuse import DEPTH, Candidate, collapse, fuse, top_similar
 from kbindex.git import decode_path, encode_path
-from kbindex.lexical import CHUNK_TEXT, chunks_with_phrases, search_words
+from kbindex.lexical import chunks_with_phrases, search_words
 from kbindex.model import Coverage, Hit
 from kbindex.patterns import Patterns
 from kbindex.terms import query_terms
@@ -98,7 +98,7 @@ def search(view: View, config: Config, request: Request, filters: Filters) -> Fo
         request.weight,
     )
     best = collapse(candidates, request.per_document, request.n_hits)
-    hits = _hits(view.db, config, best, request)
+    hits = _hits(view, config, best, request)
     return Found(
         tuple(hits),
         n_lexical=len(lexical),
@@ -127,8 +127,10 @@ def nearest_documents(
     known = slots >= 0
     numbers, members = np.unique(documents[known], return_inverse=True)
     sums = np.zeros((len(numbers), dimension), np.float32)
-    np.add.at(sums, members, view.matrix(dimension)[slots[known]])
-    norms = np.linalg.norm(sums, axis=1, keepdims=True)
+    with np.errstate(all="ignore"):
+        np.add.at(sums, members, view.matrix(dimension)[slots[known]])
+        norms = np.linalg.norm(sums, axis=1, keepdims=True)
+    _require_finite(norms)
     vectors = np.divide(sums, norms, out=np.zeros_like(sums), where=norms > 0)
     own = view.db.execute("SELECT id FROM document WHERE path = ?", (encode_path(path),)).fetchone()
     place = np.flatnonzero(numbers == own[0])
@@ -153,11 +155,16 @@ def _similarities(
     matrix = view.matrix(len(vector))
     if len(matrix) == 0:
         return np.full(len(slots), np.nan, np.float32)
-    similarities: NDArray[np.float32] = (matrix @ vector)[slots]
-    if np.isnan(similarities[slots >= 0]).any():
-        raise DamagedView("a vector in the matrix is not a number")
+    with np.errstate(all="ignore"):  # what is no number is damage, and said as such
+        similarities: NDArray[np.float32] = (matrix @ vector)[slots]
+    _require_finite(similarities[slots >= 0])
     similarities[slots < 0] = np.nan
     return similarities
+
+
+def _require_finite(numbers: NDArray[np.float32]) -> None:
+    if not np.isfinite(numbers).all():
+        raise DamagedView("a vector in the matrix is not a number")
 
 
 def _allowed_documents(db: sqlite3.Connection, config: Config, filters: Filters) -> set[int] | None:
@@ -184,39 +191,30 @@ def _path_filter(config: Config, pattern: str) -> Callable[[str], bool]:
     return lambda path: patterns.match(path) or patterns.match(config.document_path(path))
 
 
-def _hits(
-    db: sqlite3.Connection, config: Config, best: Sequence[Candidate], request: Request
-) -> list[Hit]:
+def _hits(view: View, config: Config, best: Sequence[Candidate], request: Request) -> list[Hit]:
     hits = []
     for rank, candidate in enumerate(best, start=1):
-        row = db.execute(
-            "SELECT d.path, d.blob, d.title, d.type, d.status, c.char_start, c.char_end,"
-            f" c.first_line, c.last_line, c.heading, c.anchor, {CHUNK_TEXT}"
-            " FROM chunk c JOIN document d ON d.id = c.document WHERE c.id = ?",
-            (candidate.chunk,),
-        ).fetchone()
-        if row is None:
-            raise KbindexError("the view changed during the query", "run the query again")
-        path = decode_path(row[0])
+        chunk, document, text = view.passage(candidate.chunk)
+        path = decode_path(document["path"])
         hits.append(
             Hit(
                 rank=rank,
                 id=config.document_id(path),
                 path=path,
-                blob=row[1],
-                title=row[2],
-                type=row[3],
-                status=row[4],
+                blob=document["blob"],
+                title=document["title"],
+                type=document["type"],
+                status=document["status"],
                 score=candidate.score,
                 similarity=candidate.similarity,
                 matched_by=candidate.matched_by,
-                char_start=row[5],
-                char_end=row[6],
-                first_line=row[7],
-                last_line=row[8],
-                heading=tuple(json.loads(row[9])),
-                anchor=row[10],
-                text=row[11] if request.with_text else None,
+                char_start=chunk["char_start"],
+                char_end=chunk["char_end"],
+                first_line=chunk["first_line"],
+                last_line=chunk["last_line"],
+                heading=tuple(json.loads(chunk["heading"])),
+                anchor=chunk["anchor"],
+                text=text if request.with_text else None,
                 explanation=_explanation(candidate, request.weight) if request.explain else None,
             )
         )

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kbindex.cache import Cache
-from kbindex.committed import load_committed, outline_keys
+from kbindex.committed import committed_vectors, load_committed, outline_keys
 from kbindex.git import Git
 from kbindex.layout import LINEAGE, RECIPE, TABLE, WAL
 from kbindex.lineage import render_lineage
@@ -100,14 +103,18 @@ def _add_rows(repository: Repository, cache: Cache, ours: Snapshot, trees: list[
     for other in others:
         load_committed(git, other, cache, recipe.embedder, config.index_dir)
     rows: dict[str, Row] = {}
+    vectors: dict[str, NDArray[np.float16]] = {}
     for other in others:
         store = RowStore(git, config, other, cache, identity)
-        rows |= {row.key: row for row in store.committed_rows(needed - held - rows.keys())}
+        found = {row.key: row for row in store.committed_rows(needed - held - rows.keys())}
+        rows |= found
+        vectors |= committed_vectors(
+            git, other, cache, recipe.embedder, config.index_dir, set(found)
+        )
     if not rows:
         return 0
     from kbindex.wal import encode_wal
 
-    vectors = cache.vectors(rows)
     name, content = encode_wal(list(rows.values()), stack_vectors(rows.values(), vectors))
     stage_changes(git, {f"{config.index_dir}/{WAL}/{name}": content}, config.index_dir)
     return len(rows)

@@ -229,7 +229,7 @@ class RowStore:
                 _, before = latest_manifest(self._snapshot.table, read)
             except ValueError as error:
                 raise DamagedIndexError(folder, str(error)) from None
-        files = append_rows(rows, stack_vectors(rows, vectors), before)
+        files = append_rows(rows, stack_vectors(rows, vectors), before, self._git.local_dir)
         return {f"{folder}/{name}": content for name, content in files.items()}
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,6 +22,7 @@ from kbindex.errors import KbindexError
 from kbindex.layout import TABLE
 from kbindex.model import Row
 from kbindex.rows import as_utf8, to_arrow
+from kbindex.scratch import scratch_folder
 from kbindex.storage.columns import read_rows
 from kbindex.storage.datafile import read_data_file
 from kbindex.storage.manifest import Manifest, write_manifest
@@ -34,15 +34,18 @@ T = TypeVar("T")
 
 
 def append_rows(
-    rows: Sequence[Row], vectors: NDArray[np.float16], before: Manifest | None
+    rows: Sequence[Row],
+    vectors: NDArray[np.float16],
+    before: Manifest | None,
+    local: Path | None = None,
 ) -> dict[str, bytes]:
     """Add rows as one new version behind ``before``, or begin a table.
 
-    Returns the files that are new, by their name below the table's folder. Raises KbindexError if
-    LanceDB can't write, RuntimeError if what it wrote does not hold the rows.
+    Returns the files that are new, by their name below the table's folder; they are written in
+    ``local`` first. Raises KbindexError if LanceDB can't write, RuntimeError if what it wrote does
+    not hold the rows.
     """
-    with tempfile.TemporaryDirectory(prefix="kbindex-") as scratch:
-        folder = Path(scratch)
+    with scratch_folder(local) as folder:
         table = folder / TABLE
         if before is not None:
             manifest = table / manifest_name(before.version)

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from typer.testing import CliRunner
 
+from kbindex.cli import app
 from kbindex.layout import TABLE
 from kbindex.model import Row
 from kbindex.storage.table_files import latest_manifest, read_table
@@ -107,6 +109,12 @@ class Repo:
     def files(self, folder: str = "", revision: str = "HEAD") -> list[str]:
         listing = self.git("ls-tree", "-r", "-z", "--name-only", revision, "--", folder or ".")
         return [path for path in listing.split("\0") if path]
+
+
+def run(repo: Repo, *arguments: str) -> Done:
+    """Run the command line in this process, where everything is imported only once."""
+    done = CliRunner().invoke(app, ["--repo", str(repo.root), *arguments], env=repo.environment)
+    return Done(done.exit_code, done.stdout, done.stderr)
 
 
 KILLER = """\

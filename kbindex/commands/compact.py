@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kbindex.committed import load_committed, outline_keys
+from kbindex.committed import committed_vectors, load_committed, outline_keys
 from kbindex.console import put
 from kbindex.errors import ExitCode, RefusedError
 from kbindex.git import Git
@@ -46,7 +46,7 @@ def _compact(repository: Repository, snapshot: Snapshot) -> str:
         live = {key for state in states for key in state.keys}
         # An update takes up again most of what a stale document's outline names.
         needed = (live | outline_keys(git, [snapshot]) | _branch_keys(repository)) & held
-        vectors = cache.vectors(needed)
+        vectors = committed_vectors(git, snapshot, cache, recipe.embedder, config.index_dir, needed)
         places = [(state.path, state.entries, state.chunks) for state in states]
         rows = anchor_rows(places, snapshot.documents, needed & live, identity, vectors)
         store = RowStore(git, config, snapshot, cache, identity)

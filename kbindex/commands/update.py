@@ -37,7 +37,7 @@ from kbindex.repository import (
 )
 from kbindex.settle import settle_index
 from kbindex.snapshot import find_recipe, read_snapshot
-from kbindex.view import discard_view
+from kbindex.view_files import discard_view
 
 _ROUNDS = 3
 """How often an update begins again because something was staged while it worked."""

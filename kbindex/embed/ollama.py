@@ -28,10 +28,13 @@ from kbindex.embed.hosts import Server
 from kbindex.embed.ollama_errors import UnansweredError
 from kbindex.embed.ollama_server import PAUSES, USUAL_CONTEXT, OllamaServer
 from kbindex.errors import EmbeddingError, NoEmbedderError, TooLongError
+from kbindex.local_files import parse_json
 from kbindex.model import EmbedderIdentity, Origin
 from kbindex.recipe import weights
 
 _NO_LIMIT = 1 << 20
+_LARGEST_SIZE = 1 << 30
+"""Of what is remembered; beyond any model."""
 _PROBED = (0.25, 0.5, 1.25)
 """Lengths at which the probe looks for cut tails, in words per token of the context."""
 
@@ -136,8 +139,7 @@ class OllamaEmbedder:
 
     def _computed_by(self, digest: str) -> tuple[str, ...]:
         """Return the canaries of the server that this clone's first vectors of a digest are of."""
-        noted = self._memory.recall(f"computed {digest}")
-        return tuple(json.loads(noted)) if noted else ()
+        return _strings(self._memory.recall(f"computed {digest}"))
 
     def _require_server(self) -> _Model:
         """Return the model as the server has it. Raises NoEmbedderError."""
@@ -194,8 +196,8 @@ class OllamaEmbedder:
         server = self._server
         try:
             version, digest = server.version(), server.digest()
-            noted = self._memory.recall(f"model {digest}")
-            length, dimension = json.loads(noted) if noted else (server.context_length(), 0)
+            noted = _sizes(self._memory.recall(f"model {digest}"))
+            length, dimension = noted or (server.context_length(), 0)
             server.n_context = min(length, max(USUAL_CONTEXT, 2 * self._wanted.longest_text))
             if not noted:
                 # /api/show names the width inside the model, which need not be the vector's.
@@ -217,9 +219,9 @@ class OllamaEmbedder:
         """Return the packed canary vectors of this server, from memory where it is the same."""
         model = self._model
         name = f"canaries {self._server.origin} {model.version} {model.digest}"
-        noted = self._memory.recall(name)
+        noted = _strings(self._memory.recall(name))
         if noted:
-            return tuple(json.loads(noted))
+            return noted
         try:
             packed = canaries.pack_vectors(self._server.embed(list(canaries.TEXTS)))
         except EmbeddingError as error:
@@ -249,7 +251,7 @@ class OllamaEmbedder:
         model = self._require_server()
         name = f"tails {self._server.origin} {model.version} {model.digest} {model.n_context}"
         noted = self._memory.recall(name)
-        if noted is None:
+        if noted != "seen":
             lengths = [int(model.n_context * share) for share in _PROBED]
             noted = "seen" if all(map(self._sees_tail, lengths)) else "cut"
             if noted == "seen":  # one that cuts is asked again: it may have been set right
@@ -270,3 +272,21 @@ class OllamaEmbedder:
                 "look into the server's log",
             ) from None
         return canaries.tail_is_seen(vectors)
+
+
+# What is remembered may be garbled: then it is asked again.
+
+
+def _strings(noted: str | None) -> tuple[str, ...]:
+    """Return the strings of a JSON list, none for anything else."""
+    found = parse_json(noted or "")
+    is_list = isinstance(found, list) and all(isinstance(item, str) for item in found)
+    return tuple(found) if is_list else ()
+
+
+def _sizes(noted: str | None) -> tuple[int, int] | None:
+    """Return the length of the context and the dimension, ``None`` for anything else."""
+    found = parse_json(noted or "")
+    is_pair = isinstance(found, list) and len(found) == 2
+    is_sound = is_pair and all(type(n) is int and 0 < n <= _LARGEST_SIZE for n in found)
+    return (found[0], found[1]) if is_sound else None
