@@ -22,6 +22,7 @@ from kbindex.committed import (
     table_reader,
 )
 from kbindex.config import Config
+from kbindex.console import note
 from kbindex.errors import DamagedIndexError
 from kbindex.git import Git
 from kbindex.layout import LINEAGE, TABLE, WAL
@@ -119,11 +120,8 @@ class RowStore:
             return self._checkpoint(rows, vectors, anchor)
         if not rows:
             return {}, False
-        from kbindex.wal import encode_wal
-
         all_rows, all_vectors, changes = self._folded(rows, vectors, repeated)
-        name, content = encode_wal(all_rows, stack_vectors(all_rows, all_vectors))
-        return changes | {f"{self._folder}/{WAL}/{name}": content}, False
+        return changes | self._wal_file(all_rows, all_vectors), False
 
     def _marked(self, changes: Changes) -> Changes:
         """Add the mark of the table as it will be, where the table changes or has another's."""
@@ -189,7 +187,10 @@ class RowStore:
         moved = [anchored.get(row.key, row) for row in moved]
         if moved:
             begins = not self._snapshot.table
-            changes |= self._append(moved, all_vectors, begins=begins)
+            added = self._append(moved, all_vectors, begins=begins)
+            if any(path.startswith(f"{self._folder}/{WAL}/") for path in added):
+                return changes | added, False
+            changes |= added
         return changes, bool(changes)
 
     def _folded(
@@ -217,8 +218,11 @@ class RowStore:
         ]
 
     def _append(self, rows: Sequence[Row], vectors: Vectors, *, begins: bool) -> Changes:
-        """Return the files that add ``rows`` to the table as one version, or begin a table."""
-        from kbindex.table import append_rows
+        """Return the files that add ``rows`` to the table as one version, or begin a table.
+
+        Where LanceDB writes them in a way that isn't read here, they go into one WAL file instead.
+        """
+        from kbindex.table import UnreadTableError, append_rows
 
         folder = f"{self._folder}/{TABLE}"
         rows = in_document_order(rows)
@@ -229,8 +233,21 @@ class RowStore:
                 _, before = latest_manifest(self._snapshot.table, read)
             except ValueError as error:
                 raise DamagedIndexError(folder, str(error)) from None
-        files = append_rows(rows, stack_vectors(rows, vectors), before, self._git.local_dir)
+        try:
+            files = append_rows(rows, stack_vectors(rows, vectors), before, self._git.local_dir)
+        except UnreadTableError as error:
+            note(
+                f"LanceDB wrote {len(rows)} rows in a way that can't be read back here ({error}): "
+                f"they stand in {self._folder}/{WAL}/ instead; please report this"
+            )
+            return self._wal_file(rows, vectors)
         return {f"{folder}/{name}": content for name, content in files.items()}
+
+    def _wal_file(self, rows: Sequence[Row], vectors: Vectors) -> Changes:
+        from kbindex.wal import encode_wal
+
+        name, content = encode_wal(rows, stack_vectors(rows, vectors))
+        return {f"{self._folder}/{WAL}/{name}": content}
 
 
 def in_document_order(rows: Iterable[Row]) -> list[Row]:
