@@ -21,6 +21,7 @@ from kbindex.config import Config
 from kbindex.embed import Embedder
 from kbindex.embedding import Progress, Text, embed_texts
 from kbindex.errors import DamagedIndexError
+from kbindex.formats import shell_word
 from kbindex.git import Git
 from kbindex.model import Audit, EmbedderIdentity, Problem, Snapshot
 from kbindex.plan import compare
@@ -169,5 +170,5 @@ def _cosine(one: NDArray[np.float16], other: NDArray[np.float16]) -> float:
 
 
 def _mismatch(chunk: Candidate, message: str) -> Problem:
-    remedy = f"kbindex update --re-embed '{chunk.path}'"
+    remedy = f"kbindex update --re-embed {shell_word(chunk.path)}"
     return Problem("audit-mismatch", chunk.path, message, chunk.line, remedy)

@@ -21,7 +21,13 @@ from kbindex.config import Config
 from kbindex.draft import DoesNotFit, Draft, draft_document
 from kbindex.embed import Embedder
 from kbindex.embedding import Progress, Text, count_calls, embed_texts
-from kbindex.errors import DamagedIndexError, OlderFormatError, RefusedError, UsageError
+from kbindex.errors import (
+    DamagedIndexError,
+    OlderFormatError,
+    RefusedError,
+    TooMuchToEmbedError,
+    UsageError,
+)
 from kbindex.git import Git
 from kbindex.layout import CONSTANT_FILES, RECIPE, TABLE, document_of_outline, outline_path
 from kbindex.model import Chunk, DocumentState, Entry, Problem, Recipe, Row, Snapshot
@@ -38,6 +44,7 @@ from kbindex.recipe import (
     render_recipe,
     wanted_recipe,
 )
+from kbindex.retaken import retaken_keys
 from kbindex.snapshot import commit_trees, read_recipe, read_snapshot
 from kbindex.store import Changes, Checkpoint, RowStore, anchor_rows
 
@@ -76,6 +83,17 @@ class Report:
         """Chunks of changed documents whose vector was known."""
         return max(self.n_chunks - self.n_kept - self.n_embedded, 0)
 
+    def after(self, earlier: Report) -> Report:
+        """Return the report of two updates, the second of which found what the first had made."""
+        both = replace(self, checkpointed=earlier.checkpointed or self.checkpointed)
+        for name in ("added", "changed", "rebuilt", "renamed", "deleted", "repaired"):
+            setattr(both, name, list(dict.fromkeys(getattr(earlier, name) + getattr(self, name))))
+        for name in ("n_embedded", "n_edited", "n_calls", "n_recontexted"):
+            setattr(both, name, getattr(earlier, name) + getattr(self, name))
+        both.n_kept = max(self.n_kept - earlier.n_chunks + earlier.n_kept, 0)
+        both.recipe_changes = earlier.recipe_changes + self.recipe_changes
+        return both
+
 
 @dataclass(frozen=True)
 class Options:
@@ -87,6 +105,8 @@ class Options:
     mid_operation: bool = False
     """A merge, pick or rebase is under way: staged WAL files may be another side's."""
     dry_run: bool = False
+    embeds_only: bool = False
+    """Vectors enter the cache, and no file changes."""
     re_embed: str = ""
     """A document or folder whose chunks are embedded whether their vectors are known or not."""
 
@@ -111,6 +131,8 @@ class Build:
         self._identity = identity_id(embedder.identity)
         self._limits = Limits(config.max_tokens, config.chunk_tokens)
         self._stored: Recipe | None = None
+        self._fresh: list[DocumentState] = []
+        """Documents whose outline stands, with their keys and without their texts."""
         self._edited: set[str] = set()
         self._report = Report(problems=list(snapshot.skipped))
         self._committed: set[str] = set()
@@ -126,6 +148,7 @@ class Build:
         outlines_stand, rows_stand = self._settle_recipe()
         starts_table = self._load_committed(rows_stand)
         fresh, stale = self._compare(outlines_stand)
+        self._fresh = fresh
         self._edited = self._edited_documents(stale, outlines_stand)
         drafts = self._draft(stale)
         starts_table |= self._distrust(fresh, drafts)
@@ -137,7 +160,7 @@ class Build:
         # A recipe advances with every document covered by it, or the old index stays whole.
         advances = self._snapshot.has_index and not outlines_stand
         is_incomplete = advances and bool(self._report.problems)
-        if self._options.dry_run or is_incomplete:
+        if self._options.dry_run or self._options.embeds_only or is_incomplete:
             return {}, self._report
         changes: Changes = {problem.path: None for problem in self._snapshot.refused}
         changes |= self._outline_changes(drafts)
@@ -306,11 +329,7 @@ class Build:
         missing = [key for key in unknown if key not in self._vectors]
         limit = self._options.max_embedded
         if limit is not None and len(missing) > limit:
-            raise RefusedError(
-                f"{len(missing)} chunks have to be embedded, more than the {limit} "
-                "that a commit waits for (hook_max_chunks)",
-                "kbindex update   (shows progress, can be interrupted, resumes); then commit again",
-            )
+            raise TooMuchToEmbedError(len(missing), limit)
         return missing
 
     def _load_elsewhere(self) -> bool:
@@ -384,9 +403,9 @@ class Build:
             yield draft.path, draft.entries, draft.chunks
         elsewhere = wanted - {key for draft in drafts for key in draft.keys}
         if elsewhere:
-            for state in compare(self._snapshot, self._recipe.embedder, self._git):
-                if state.is_fresh and not elsewhere.isdisjoint(state.keys):
-                    yield state.path, state.entries, state.chunks
+            where = {state.path for state in self._fresh if not elsewhere.isdisjoint(state.keys)}
+            for state in self._read(where):
+                yield state.path, state.entries, state.chunks
 
     def _is_complete(self, draft: Draft) -> bool:
         """Whether every chunk has a vector: only then anything new of a document is stored."""
@@ -421,7 +440,8 @@ class Build:
                 rows += store.committed_rows((self._committed | self._distrusted) - live)
             vectors = self._with_committed({row.key for row in rows})
             return store.start_table(rows, vectors)
-        rows = self._rows(drafts, (live - self._committed) & self._vectors.keys())
+        self._vectors |= self._cache.vectors(self._retaken(fresh, drafts, live))
+        rows = self._rows(drafts, live & self._vectors.keys())
         changes, self._report.checkpointed = store.add(
             rows,
             self._vectors,
@@ -430,6 +450,20 @@ class Build:
             fold_repeated=not self._options.mid_operation,
         )
         return changes | (store.foreign_files() if self._options.may_change_recipe else {})
+
+    def _retaken(
+        self, fresh: Sequence[DocumentState], drafts: Sequence[Draft], live: set[str]
+    ) -> set[str]:
+        return retaken_keys(
+            self._git,
+            self._config,
+            self._snapshot,
+            self._cache,
+            self._recipe.embedder,
+            fresh,
+            {draft.path: draft.keys for draft in drafts},
+            live & self._committed,
+        )
 
     def _rows(self, drafts: Sequence[Draft], keys: set[str]) -> list[Row]:
         """Return a row for each key that is live, anchored where it first stands."""

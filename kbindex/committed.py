@@ -30,7 +30,7 @@ class Source:
     """A part of the committed rows whose content never changes under its name."""
 
     name: str
-    """The blob id of a WAL file, or the hash of the table's listing."""
+    """Blob id and name of a WAL file, or the hash of the table's listing: all that is proven."""
     path: str
     """Below the index folder, for messages."""
     wal_blob: str | None
@@ -53,7 +53,10 @@ def sources(snapshot: Snapshot) -> list[Source]:
         listing = "".join(f"{name}\0{oid}\n" for name, oid in sorted(snapshot.table.items()))
         digest = hashlib.sha256(listing.encode("utf-8", "surrogateescape")).hexdigest()
         found.append(Source(f"table:{digest[:32]}", TABLE, None))
-    found += [Source(oid, f"{WAL}/{name}", oid) for name, oid in sorted(snapshot.wal.items())]
+    # The id alone would pass a sound file under another's name for proven.
+    found += [
+        Source(f"{oid}:{name}", f"{WAL}/{name}", oid) for name, oid in sorted(snapshot.wal.items())
+    ]
     return found
 
 
@@ -152,6 +155,11 @@ def outline_keys(git: Git, snapshots: Iterable[Snapshot]) -> set[str]:
     oids: set[str] = set()
     for snapshot in snapshots:
         oids |= {*snapshot.outlines.values(), *snapshot.orphans.values()}
+    return listed_keys(git, oids)
+
+
+def listed_keys(git: Git, oids: Iterable[str]) -> set[str]:
+    """Return the keys in outlines, given as blobs; one that can't be read has none."""
     keys: set[str] = set()
     for _, listing in git.read_blobs(sorted(oids)):
         try:

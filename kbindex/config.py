@@ -1,25 +1,24 @@
 """Configuration: defaults, ``kbindex.toml`` or ``[tool.kbindex]``, ``KBINDEX_*`` → Config.
 
 Pure: the texts of the files and the environment come in as arguments. Nothing in a repository's
-configuration can name a command to run.
+configuration can name a command to run. Not here: how a file is read, and what a value may be.
 """
 
 from __future__ import annotations
 
-import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kbindex.allowed import overlap, refusal
+from kbindex.configfile import FILE_NAME, PYPROJECT, read_settings
 from kbindex.errors import UsageError
+from kbindex.patterns import Patterns
 
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
-
-FILE_NAME = "kbindex.toml"
-PYPROJECT = "pyproject.toml"
+_LONGEST_SHOWN = 80
+"""Characters of a value that a message names."""
+_LARGEST = 1 << 53
 
 
 @dataclass(frozen=True)
@@ -53,12 +52,12 @@ class Config:
     """More chunks to embed than this are not embedded inside a commit."""
 
     @cached_property
-    def _included(self) -> GitIgnoreSpec:
-        return _compile_patterns(self.include)
+    def _included(self) -> Patterns:
+        return Patterns(self.include)
 
     @cached_property
-    def _excluded(self) -> GitIgnoreSpec:
-        return _compile_patterns(self.exclude)
+    def _excluded(self) -> Patterns:
+        return Patterns(self.exclude)
 
     @property
     def max_tokens(self) -> int:
@@ -69,7 +68,7 @@ class Config:
         if not self.in_bundle(path):
             return False
         below = self.document_path(path)
-        return self._included.match_file(below) and not self._excluded.match_file(below)
+        return self._included.match(below) and not self._excluded.match(below)
 
     def in_bundle(self, path: str) -> bool:
         return self.bundle == "." or path.startswith(f"{self.bundle}/")
@@ -83,36 +82,16 @@ class Config:
         return self.document_path(path).removesuffix(".md")
 
 
-def _compile_patterns(patterns: tuple[str, ...]) -> GitIgnoreSpec:
-    from pathspec import GitIgnoreSpec  # 30 ms that a query or an idle hook need not pay
-
-    return GitIgnoreSpec.from_lines(patterns)
-
-
 def load_config(
     kbindex_toml: str | None, pyproject_toml: str | None, environment: Mapping[str, str]
 ) -> Config:
-    """Merge the sources, the strongest last. Raises UsageError naming the source at fault."""
-    settings = _from_pyproject(pyproject_toml)
-    source = f"[tool.kbindex] in {PYPROJECT}"
-    if kbindex_toml is not None:
-        settings, source = _parse_toml(kbindex_toml, FILE_NAME), FILE_NAME
-    config = _apply(Config(), settings, source)
+    """Merge the sources, the strongest last. Raises UsageError naming the source at fault.
+
+    Without ``kbindex.toml`` its settings may stand in ``pyproject.toml``.
+    """
+    source = FILE_NAME if kbindex_toml is not None else f"[tool.kbindex] in {PYPROJECT}"
+    config = _apply(Config(), read_settings(kbindex_toml, pyproject_toml), source)
     return _apply(config, _from_environment(environment), "the environment")
-
-
-def _from_pyproject(text: str | None) -> dict[str, Any]:
-    if text is None or "kbindex" not in text:
-        return {}
-    settings = _parse_toml(text, PYPROJECT).get("tool", {}).get("kbindex", {})
-    return dict(settings) if isinstance(settings, dict) else {}
-
-
-def _parse_toml(text: str, name: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{name} is not valid TOML: {error}") from None
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -126,7 +105,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
             settings[field.name] = value.split() if kind is tuple else kind(value)
         except ValueError:
             raise UsageError(
-                f"KBINDEX_{field.name.upper()}='{value}' is not {_KINDS[kind]}"
+                f"KBINDEX_{field.name.upper()}={_shortened(value)} is not {_KINDS[kind]}"
             ) from None
     return settings
 
@@ -140,36 +119,51 @@ def _apply(config: Config, settings: Mapping[str, Any], source: str) -> Config:
     for name, value in settings.items():
         if name not in defaults:
             known = ", ".join(sorted(defaults))
-            raise UsageError(f"{source} sets '{name}', which is unknown", f"known are: {known}")
-        kind: type[Any] = type(defaults[name])
-        checked[name] = _checked(name, value, kind, source)
+            raise UsageError(
+                f"{source} sets {_shortened(name)}, which is unknown", f"known are: {known}"
+            )
+        checked[name] = _checked(name, value, type(defaults[name]), source)
+        reason = refusal(name, checked[name])
+        if reason:
+            raise UsageError(f"{source} sets '{name}' to {_shortened(value)}: {name} {reason}")
     config = replace(config, **checked)
     _verify(config, source)
     return config
 
 
 def _checked(name: str, value: Any, kind: type[Any], source: str) -> Any:
+    """Return the value in the setting's type. Raises UsageError if it has another."""
     if kind is tuple and isinstance(value, list) and all(isinstance(v, str) for v in value):
         return tuple(value)
-    if kind is float and type(value) is int:
+    if kind is float and type(value) is int and abs(value) < _LARGEST:
         return float(value)
     if type(value) is not kind:
-        raise UsageError(f"{source} sets '{name}' to {value!r}, which is not {_KINDS[kind]}")
+        raise UsageError(
+            f"{source} sets '{name}' to {_shortened(value)}, which is not {_KINDS[kind]}"
+        )
     if name in ("bundle", "index_dir"):
         return value.rstrip("/").removeprefix("./") or "."
     return value
 
 
+def _shortened(value: object) -> str:
+    """Return a value as a message can hold it."""
+    try:
+        shown = repr(value)
+    except ValueError:  # written in hexadecimal, a number may have more digits than Python prints
+        return "a number without end"
+    return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}…"
+
+
 def _verify(config: Config, source: str) -> None:
-    folders = (config.bundle, config.index_dir)
-    if any(".." in folder.split("/") or folder.startswith("/") for folder in folders):
-        raise UsageError(f"{source}: bundle and index_dir must lie inside the repository")
-    if config.index_dir == "." or config.index_dir == config.bundle:
-        raise UsageError(f"{source}: index_dir needs a folder of its own")
-    if config.chunk_tokens < 32 or config.max_tokens < config.chunk_tokens:
+    """Refuse settings that don't go together, or whose meaning has to be looked up."""
+    reason = overlap(config.bundle, config.index_dir)
+    if reason:
         raise UsageError(
-            f"{source}: chunk_tokens is at least 32 and chunk_max_tokens at least chunk_tokens"
+            f"{source}: {reason}", "set 'index_dir' to a folder beside the documents or among them"
         )
+    if config.max_tokens < config.chunk_tokens:
+        raise UsageError(f"{source}: chunk_max_tokens is at least chunk_tokens")
     if config.language not in ("auto", "none"):
         from kbindex.language import known_languages, named_language
 
@@ -178,7 +172,3 @@ def _verify(config: Config, source: str) -> None:
                 f"{source}: language '{config.language}' is unknown",
                 f"use auto, none, or one of {', '.join(known_languages())}",
             )
-    if config.ollama_timeout < 1:
-        raise UsageError(f"{source}: ollama_timeout is at least 1 second")
-    if not -math.inf < config.dense_weight <= 1:  # NaN, too
-        raise UsageError(f"{source}: dense_weight lies between 0 and 1")

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from kbindex.formats import shell_word
+
 
 class ExitCode(IntEnum):
     """The documented exit codes (bundle/reference/exit-codes.md)."""
@@ -53,6 +55,23 @@ class NoBundleError(UsageError):
         )
 
 
+LINK = "a symbolic link"
+
+
+class UnsafePlaceError(UsageError):
+    """Something else stands in the work tree where a file or folder of ours belongs."""
+
+    def __init__(self, path: str, found: str, needed: str) -> None:
+        self.found = found
+        word = shell_word(path)
+        super().__init__(
+            f"'{path}' in the work tree is {found}, where kbindex needs {needed}",
+            f"rm -- {word}   (the link goes, not what it points to), then run this again"
+            if found == LINK
+            else f"move {word} away, or set another 'index_dir'; then run this again",
+        )
+
+
 class NoIndexError(KbindexError):
     exit_code = ExitCode.UNREADABLE_INDEX
 
@@ -63,13 +82,18 @@ class NoIndexError(KbindexError):
         )
 
 
+def restore_from_head(path: str) -> str:
+    """Return the command that makes a staged file or folder, and the work tree's, HEAD's."""
+    return f"git restore --source=HEAD --staged --worktree -- {shell_word(path)}"
+
+
 class DamagedIndexError(KbindexError):
     """A file of the index can't be what kbindex wrote."""
 
     exit_code = ExitCode.UNREADABLE_INDEX
 
     def __init__(self, path: str, reason: str, remedy: str | None = None) -> None:
-        mend = f"kbindex update   (or, if HEAD's copy is sound: git checkout HEAD -- '{path}')"
+        mend = f"kbindex update   (or, if HEAD's copy is sound: {restore_from_head(path)})"
         super().__init__(f"{path}: {reason}", remedy or mend)
         self.path = path
 
@@ -93,6 +117,17 @@ class RefusedError(KbindexError):
     """A hook or update that does not go on; nothing was changed."""
 
     exit_code = ExitCode.NEGATIVE
+
+
+class TooMuchToEmbedError(RefusedError):
+    """More than a commit waits for: an update embeds it beforehand."""
+
+    def __init__(self, n_chunks: int, limit: int) -> None:
+        super().__init__(
+            f"{n_chunks} chunks have to be embedded, more than the {limit} "
+            "that a commit waits for (hook_max_chunks)",
+            "kbindex update   (shows progress, can be interrupted, resumes); then commit again",
+        )
 
 
 class GitError(KbindexError):

@@ -15,33 +15,47 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from kbindex.config import FILE_NAME, PYPROJECT, Config, load_config
-from kbindex.errors import KbindexError
+from kbindex.config import Config
+from kbindex.configfile import FILE_NAME, PYPROJECT
+from kbindex.configured import read_worktree_config
+from kbindex.errors import UsageError
 from kbindex.git import Git
 from kbindex.layout import RECIPE
 from kbindex.lock import hold_lock
+from kbindex.worktree import read_file
 
 _ATTRIBUTES = "* -text -eol -ident -filter -working-tree-encoding\n"
 """Each file is what its bytes are: attributes in the folder may name programs to run."""
 
 
 def open_exported(directory: Path | None) -> Git | None:
-    """Return a repository over the index at or above ``directory``, ``None`` if there is none."""
+    """Return a repository over the index at or above ``directory``, ``None`` if there is none.
+
+    Raises what is wrong with a configuration of kbindex's own where no index is found.
+    """
     start = (directory or Path.cwd()).resolve()
-    if not start.is_dir():
-        return None
-    for root in (start, *start.parents):
-        config = _config(root)
-        if config is not None and (root / config.index_dir / RECIPE).is_file():
+    refusal = None
+    for root in (start, *start.parents) if start.is_dir() else ():
+        try:
+            config = _config_of_index(root)
+        except UsageError as error:
+            if os.path.lexists(root / FILE_NAME):
+                refusal = refusal or error
+            continue
+        if config is not None:
             return _adopt(root, config)
+    if refusal:
+        raise refusal
     return None
 
 
-def _config(root: Path) -> Config | None:
+def _config_of_index(root: Path) -> Config | None:
+    """Return the configuration of the index in a folder, ``None`` if there is no index."""
     try:
-        return load_config(_text(root / FILE_NAME), _text(root / PYPROJECT), os.environ)
-    except KbindexError:
-        return None
+        config = read_worktree_config(root)
+        return config if read_file(root, f"{config.index_dir}/{RECIPE}", 0) is not None else None
+    except OSError:
+        return None  # one of the folders above, which we may not read
 
 
 def _adopt(root: Path, config: Config) -> Git:
@@ -51,7 +65,7 @@ def _adopt(root: Path, config: Config) -> Git:
         git = Git(root, made_in=folder)
         (folder / "info").mkdir(exist_ok=True)
         (folder / "info/attributes").write_text(_ATTRIBUTES)
-        git.run("add", "--force", "--all", "--", *(n for n in names if (root / n).exists()))
+        git.add_all(*(name for name in names if os.path.lexists(root / name)), ignored=True)
     return git
 
 
@@ -74,10 +88,3 @@ def _cache_dir(environment: Mapping[str, str]) -> Path:
     if sys.platform == "win32":
         return Path(environment.get("LOCALAPPDATA") or home / "AppData/Local")
     return home / ("Library/Caches" if sys.platform == "darwin" else ".cache")
-
-
-def _text(file: Path) -> str | None:
-    try:
-        return file.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None

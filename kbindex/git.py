@@ -10,13 +10,16 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
 from kbindex.errors import GitError, NotARepositoryError, RefusedError, UsageError
+from kbindex.formats import shell_word
 from kbindex.scratch import scratch_folder
 
 REGULAR_FILE = "100644"
+SUBMODULE = "160000"
 _BATCH_OBJECTS = 1000
 _BATCH_BYTES = 1 << 26
 MOST_BYTES = 1 << 30
@@ -26,8 +29,11 @@ _EMPTY_BLOBS = (
     "473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813",
 )
 
-# Unlike diff-files, "diff" looks into a file whose time alone differs from git's stat cache.
-CHANGED = ("diff", "--name-only", "--no-renames", "--ignore-submodules", "-z", "--")
+# Unlike diff-files, "diff" looks into a file whose time alone differs from git's stat cache. It is
+# kept from looking into nested repositories, whose configuration may name programs, and from
+# failing for want of the file that the user's diff.orderFile names.
+_DIFF = ("diff", "--name-only", "--no-renames", "--ignore-submodules", "-O/dev/null", "-z")
+CHANGED = (*_DIFF, "--")
 UNTRACKED = ("ls-files", "--others", "--exclude-standard", "-z", "--")
 _MID_OPERATION = (
     "MERGE_HEAD",
@@ -36,6 +42,7 @@ _MID_OPERATION = (
     "rebase-merge",
     "rebase-apply",
 )
+_BARE = "--is-bare-repository"
 # What `git rev-parse --local-env-vars` names: they speak of the repository a hook runs in.
 _REPOSITORY_VARIABLES = (
     "GIT_DIR",
@@ -46,6 +53,22 @@ _REPOSITORY_VARIABLES = (
     "GIT_OBJECT_DIRECTORY",
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
     "GIT_NAMESPACE",
+    "GIT_GRAFT_FILE",
+    "GIT_SHALLOW_FILE",
+    "GIT_IMPLICIT_WORK_TREE",
+)
+# Editors set the first four, as `git --literal-pathspecs commit` does for its hooks: pathspecs with
+# our own magic would name nothing. The others make commands say something else.
+_MISLEADING_VARIABLES = (
+    "GIT_LITERAL_PATHSPECS",
+    "GIT_GLOB_PATHSPECS",
+    "GIT_NOGLOB_PATHSPECS",
+    "GIT_ICASE_PATHSPECS",
+    "GIT_ATTR_SOURCE",
+    "GIT_CONFIG",
+    "GIT_DIFF_OPTS",
+    "GIT_EXTERNAL_DIFF",
+    "GIT_TEMPLATE_DIR",
 )
 
 
@@ -70,35 +93,48 @@ class Git:
         """
         if shutil.which("git") is None:
             raise UsageError("git is not installed or not on PATH", "install git 2.31 or newer")
-        self._environment = dict(os.environ, LC_ALL="C", GIT_OPTIONAL_LOCKS="0")
-        if directory is not None:
-            for name in _REPOSITORY_VARIABLES:
-                self._environment.pop(name, None)
+        self._environment = _environment(os.environ, is_elsewhere=directory is not None)
         start = directory or Path.cwd()
         if not start.is_dir():
             raise NotARepositoryError(str(start))
         self._cwd = start
         if made_in is not None:
             self._environment |= {"GIT_DIR": str(made_in), "GIT_WORK_TREE": str(start)}
-            self.run("-c", "init.templateDir=", "init", "--quiet")
-        found = self._try(
-            "rev-parse",
-            "--path-format=absolute",
-            "--is-bare-repository",
-            "--git-dir",
-            "--git-common-dir",
-        )
-        if found is None:
-            raise NotARepositoryError(str(start))
-        bare, *folders = _lines(found)
+            self.run("init", "--quiet", "--template=")
+        options = ("--git-dir", "--git-common-dir")
+        done = self._run(("rev-parse", "--path-format=absolute", _BARE, *options), None)
+        if done.returncode:
+            raise _not_found(start, decode_path(done.stderr))
+        bare, *folders = _lines(done.stdout)
         if len(folders) != 2:  # a folder's name holds a newline
-            options = ("--git-dir", "--git-common-dir")
             folders = [self._line("rev-parse", "--path-format=absolute", o) or "" for o in options]
         self.is_bare = bare == "true"
         self.git_dir, self.common_dir = map(_folder, folders)
+        self._refuse_repository_among_files(start)
         top = None if self.is_bare else self._line("rev-parse", "--show-toplevel")
         self.root = _folder(top) if top else self.git_dir
         self._cwd = self.root
+        given = {"GIT_DIR": self.git_dir, "GIT_COMMON_DIR": self.common_dir}
+        given |= {"GIT_WORK_TREE": self.root} if top else {}
+        for name, folder in given.items():
+            if name in self._environment:  # perhaps as seen from where we began
+                self._environment[name] = str(folder)
+
+    def _refuse_repository_among_files(self, start: Path) -> None:
+        """Raise UsageError for a git dir that lies among the files of another repository.
+
+        It may have come with them, and its configuration may name programs that git runs.
+        """
+        if "GIT_DIR" in self._environment or not start.resolve().is_relative_to(self.git_dir):
+            return
+        self._cwd = self.git_dir.parent
+        outer = self._line("rev-parse", "--absolute-git-dir")
+        if outer is not None and not self.git_dir.is_relative_to(_folder(outer)):
+            raise UsageError(
+                f"the repository '{self.git_dir}' lies among the files of another one",
+                "if you know where it comes from, say that you mean it: "
+                f"GIT_DIR={shell_word(str(self.git_dir))} kbindex …",
+            )
 
     @property
     def local_dir(self) -> Path:
@@ -142,10 +178,10 @@ class Git:
         done = self._run(("write-tree",), None)
         if done.returncode == 0:
             return done.stdout.decode().strip()
-        unmerged = split_paths(self.run("diff", "--name-only", "--diff-filter=U", "-z"))
+        unmerged = self.unmerged(".")
         if unmerged:
             raise RefusedError(
-                f"a merge is unresolved: {', '.join(unmerged[:3])}",
+                f"a merge is unresolved: {', '.join(list(unmerged)[:3])}",
                 "settle the index with 'kbindex resolve', resolve the documents, 'git add' them, "
                 "and run this again",
             )
@@ -160,18 +196,43 @@ class Git:
 
     def write_worktree_tree(self, folder: str) -> str:
         """Return the tree that a commit would record if ``folder`` were added as it is on disk."""
+        staged = self.index_file
+        with self._index_of_its_own() as index:
+            if staged.exists():
+                shutil.copyfile(staged, index)
+            if folder == "." or (self.root / os.fsdecode(encode_path(folder))).exists():
+                self.add_all(folder)
+            return self.write_tree()
+
+    def tree_with(self, tree: str, blobs: Mapping[str, str | None]) -> str:
+        """Return ``tree`` with paths pointed at blobs (``None`` removes one); stages nothing."""
+        with self._index_of_its_own():
+            self.run("read-tree", tree)
+            self.stage(blobs)
+            return self.write_tree()
+
+    @contextmanager
+    def _index_of_its_own(self) -> Iterator[Path]:
+        """Let git work on an index file that is not there yet, and leaves no trace."""
+        previous = self._environment
         with scratch_folder(self.local_dir) as scratch:
             index = scratch / "index"
-            if self.index_file.exists():
-                shutil.copyfile(self.index_file, index)
-            previous = self._environment
             self._environment = {**previous, "GIT_INDEX_FILE": str(index)}
             try:
-                if folder == "." or (self.root / os.fsdecode(encode_path(folder))).exists():
-                    self.run("add", "--all", "--", pathspec(folder))
-                return self.write_tree()
+                yield index
             finally:
                 self._environment = previous
+
+    def add_all(self, *folders: str, ignored: bool = False) -> None:
+        """Stage everything below ``folders`` as it is on disk, but nothing of nested repositories.
+
+        In one that is staged already git would look for changes, as its configuration says how.
+        """
+        nested = [path for mode, _, path in self.index_files(*folders) if mode == SUBMODULE]
+        specs = [*map(pathspec, folders), *(f":(top,literal,exclude){path}" for path in nested)]
+        options = ("--all", *(["--force"] if ignored else []))
+        stdin = encode_path("\0".join(specs))
+        self.run("add", *options, "--pathspec-from-file=-", "--pathspec-file-nul", stdin=stdin)
 
     def resolve_tree(self, revision: str) -> str:
         """Return the tree id of a revision. Raises UsageError if there is none."""
@@ -207,6 +268,17 @@ class Git:
                 meta, path = entry.split(b"\t", 1)
                 found[decode_path(path)] = meta.decode().split(" ")[2]
         return [tree if path == "." else found.get(path) for path in paths]
+
+    def files_at(self, tree: str, *paths: str) -> dict[str, tuple[str, str, int]]:
+        """Return (mode, object id, bytes) of what ``tree`` has at each path, but of folders 0."""
+        found = {}
+        listing = self.run("ls-tree", "-z", "--long", "--full-tree", tree, "--", *paths)
+        for entry in listing.split(b"\0"):
+            if entry:
+                meta, path = entry.split(b"\t", 1)
+                mode, _, oid, size = meta.decode().split()
+                found[decode_path(path)] = mode, oid, int(size) if size.isdecimal() else 0
+        return found
 
     # Objects
 
@@ -281,6 +353,11 @@ class Git:
         return self.index_file.name.startswith("next-index-")
 
     @property
+    def has_index_of_its_own(self) -> bool:
+        """Whether this is a hook of a commit that stages by itself: with ``-a``, ``-i``, PATH."""
+        return self.has_partial_index or self.index_file.name == "index.lock"
+
+    @property
     def is_worktree_watched(self) -> bool:
         """Whether the pre-commit framework compares the work tree with the index after a hook."""
         return bool(self._environment.get("PRE_COMMIT"))
@@ -302,7 +379,7 @@ class Git:
             mode, oid, stage = meta.decode().split(" ")
             if oid in _EMPTY_BLOBS and intended is None:
                 # "git add -N" lists an empty blob that no commit would hold.
-                added = self.run("diff", "--name-only", "--diff-filter=A", "-z", "--", *specs)
+                added = self.run(*_DIFF, "--diff-filter=A", "--", *specs)
                 intended = set(split_paths(added))
             name = decode_path(path)
             if stage in "23" and name not in unmerged and take_ours(name):
@@ -341,7 +418,7 @@ class Git:
 
     @property
     def is_sparse(self) -> bool:
-        return self.config_value("core.sparseCheckout") == "true"
+        return self._line("config", "--type=bool", "--get", "core.sparseCheckout") == "true"
 
     def changed_in_worktree(self, folder: str) -> list[str]:
         """Return the staged paths below ``folder`` whose work tree file is another or gone."""
@@ -352,7 +429,8 @@ class Git:
         return subprocess.Popen(
             ["git", *arguments],
             cwd=self._cwd,
-            env=self._environment,
+            # In a partial clone it must not ask a server for what it can do without.
+            env=self._environment | {"GIT_NO_LAZY_FETCH": "1"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -441,8 +519,34 @@ class Git:
 
     @property
     def hooks_dir(self) -> Path:
+        configured = self._line("config", "--type=path", "--get", "core.hooksPath")
+        if configured:
+            return self.root / _folder(configured)  # as written, links and all
         found = self._line("rev-parse", "--path-format=absolute", "--git-path", "hooks")
         return _folder(found or str(self.git_dir / "hooks"))
+
+
+def _environment(given: Mapping[str, str], *, is_elsewhere: bool) -> dict[str, str]:
+    """Return the environment of our calls: git's words and answers are the same in every one."""
+    dropped = _MISLEADING_VARIABLES + (_REPOSITORY_VARIABLES if is_elsewhere else ())
+    kept = {
+        name: value
+        for name, value in given.items()
+        if name not in dropped
+        # A trace on stderr would stand among the words of an error.
+        and (not name.startswith("GIT_TRACE") or value.startswith("/"))
+    }
+    # What a replacement ref stands for is in one clone alone, and a commit names the original.
+    return kept | {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_NO_REPLACE_OBJECTS": "1"}
+
+
+def _not_found(start: Path, words: str) -> UsageError:
+    """Return what to say where git finds no repository: its own words if it refuses one."""
+    if "not a git repository" in words:
+        return NotARepositoryError(str(start))
+    reason, *more = words.strip().removeprefix("fatal: ").split("\n")
+    remedy = next((line.strip() for line in more if "safe.directory" in line), None)
+    return UsageError(f"git refuses: {reason}", remedy)
 
 
 def _lines(output: bytes) -> list[str]:

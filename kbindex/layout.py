@@ -6,6 +6,7 @@ RECIPE = "recipe.json"
 OUTLINES = "outline"
 TABLE = "chunks.lance"
 WAL = "wal"
+LINEAGE = "lineage"
 
 # An absent file of this name would let git take a checkpoint, which moves rows from wal/ into the
 # table, for a rename of the folder, and every later WAL file on a branch for a conflict.

@@ -201,6 +201,8 @@ class Snapshot:
     table: Mapping[str, str]
     """Path below ``chunks.lance/`` to blob id."""
     recipe: str | None
+    lineage: str | None = None
+    """The blob id of the table's mark."""
     skipped: tuple[Problem, ...] = ()
     refused: tuple[Problem, ...] = ()
     """Entries below the index folder for which the index is not read."""

@@ -1,39 +1,70 @@
 """Puts changed index files in place: git's index in one step, then the work tree.
 
 Killed in between, git's index is whole and the work tree's copy of the index is behind it; the
-next update or ``git checkout -- .kbindex`` mends that.
+next update or ``git checkout -- .kbindex`` mends that. Nothing is changed at all where a link, or a
+file of the user's, is in the way.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from kbindex.git import Git, encode_path
+from kbindex.errors import UnsafePlaceError, UsageError
+from kbindex.git import Git
 from kbindex.layout import WAL
 from kbindex.local_files import read_strings
 from kbindex.scratch import write_whole
+from kbindex.storage.names import is_regular
+from kbindex.worktree import read_file, remove_file, require_plain, write_file
 
 _UNSTAGED = "unstaged.json"
 _MOST_BYTES = 1 << 26
 """Of that file: it has a line for each index file."""
 
 
-def stage_changes(git: Git, changes: dict[str, bytes | None], index_dir: str) -> list[str]:
+def stage_changes(git: Git, changes: Mapping[str, bytes | None], index_dir: str) -> list[str]:
     """Stage the files that differ from what is staged and check them out. Returns their paths."""
-    staged = {path: oid for _, oid, path in git.index_files(index_dir)}
+    return stage_stored(git, store_changes(git, changes), index_dir)
+
+
+def store_changes(git: Git, changes: Mapping[str, bytes | None]) -> dict[str, str | None]:
+    """Store the content of each file; return the blobs by path, ``None`` where one goes."""
     written = {path: content for path, content in changes.items() if content is not None}
     oids = dict(zip(written, git.write_blobs(list(written.values())), strict=True))
-    wanted: dict[str, str | None] = {path: oids.get(path) for path in changes}
-    differing = {path: oid for path, oid in wanted.items() if staged.get(path) != oid}
+    return {path: oids.get(path) for path in changes}
+
+
+def stage_stored(git: Git, blobs: Mapping[str, str | None], index_dir: str) -> list[str]:
+    """Stage the blobs that differ from what is staged, as ``stage_changes`` does."""
+    entries = list(git.index_files(index_dir))
+    _require_folder(git, index_dir, entries)
+    staged = {path: oid for _, oid, path in entries}
+    differing = {path: oid for path, oid in blobs.items() if staged.get(path) != oid}
+    follows = not (_leaves_worktree(git) or git.is_sparse)
+    if follows:  # before anything is staged
+        stay = set(git.changed_in_worktree(index_dir)) - differing.keys()
+        require_plain(git.root, stay, {path for path, oid in differing.items() if oid is None})
     stage_blobs(git, differing)
-    if not _leaves_worktree(git):
+    if follows:
         restore_worktree(git, index_dir)
     return sorted(differing)
+
+
+def _require_folder(git: Git, index_dir: str, entries: Iterable[tuple[str, str, str]]) -> None:
+    """Raise UsageError where a file of the user's is staged in place of the folder or one above."""
+    above = index_dir.rpartition("/")[0]
+    if above:
+        entries = git.index_files(above.split("/")[0])
+    for mode, _, path in entries:
+        if is_regular(mode) and f"{index_dir}/".startswith(f"{path}/"):
+            raise UsageError(
+                f"'{path}' is a file, where the index needs a folder",
+                "set 'index_dir' to a folder of its own",
+            )
 
 
 def _leaves_worktree(git: Git) -> bool:
@@ -45,49 +76,50 @@ def restore_worktree(git: Git, index_dir: str) -> None:
     """Make the work tree's index files those that are staged, whoever left them otherwise."""
     if git.is_sparse:
         return
-    git.check_out(git.changed_in_worktree(index_dir))
+    changed = git.changed_in_worktree(index_dir)
+    require_plain(git.root, changed)
+    git.check_out(changed)
     for path in git.untracked(f"{index_dir}/{WAL}"):
         remove_file(git.root, path)  # of a commit that was stopped
 
 
 def stage_blobs(git: Git, blobs: Mapping[str, str | None]) -> None:
     """Point staged paths at blobs, ``None`` removes one, and make the work tree follow."""
+    removed = {path for path, oid in blobs.items() if oid is None}
+    follows = not _leaves_worktree(git)
+    if follows:
+        require_plain(git.root, blobs.keys(), removed)
     git.stage(blobs)
-    if _leaves_worktree(git):
+    if not follows:
         return
-    present = sorted(path for path, oid in blobs.items() if oid)
+    for path in removed:
+        remove_file(git.root, path)
+    present = sorted(blobs.keys() - removed)
     if git.is_sparse:
         git.skip_in_worktree(present)
     else:
         git.check_out(present)
-    for path, oid in blobs.items():
-        if oid is None:
-            remove_file(git.root, path)
 
 
-def write_changes(git: Git, changes: dict[str, bytes | None], local_dir: Path) -> list[str]:
+def write_changes(
+    git: Git, changes: dict[str, bytes | None], index_dir: str, local_dir: Path
+) -> list[str]:
     """Write the files to the work tree only. Returns the paths that differ from before.
 
     A note of them is left in ``local_dir``, so that a check can tell them from damage.
     """
-    differing = []
-    for path, content in sorted(changes.items()):
-        file = git.root / Path(os_path(path))
-        before = file.read_bytes() if file.is_file() else None
-        if before == content:
-            continue
-        differing.append(path)
-        if content is None:
-            remove_file(git.root, path)
-        else:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            scratch = file.with_name(f".{file.name[:200]}.tmp")
-            scratch.write_bytes(content)
-            scratch.replace(file)
+    _require_folder(git, index_dir, git.index_files(index_dir))
+    removed = {path for path, content in changes.items() if content is None}
+    require_plain(git.root, changes.keys(), removed)
+    differing = [path for path in removed if remove_file(git.root, path)]
+    for path, content in changes.items():
+        if content is not None and read_file(git.root, path) != content:
+            write_file(git.root, path, content)
+            differing.append(path)
     digests = {path: file_digest(git.root, path) for path in changes}
     with suppress(OSError):  # without the note a check calls them damaged, which mends them
         write_whole(local_dir / _UNSTAGED, json.dumps(digests))
-    return differing
+    return sorted(differing)
 
 
 def read_unstaged(local_dir: Path) -> dict[str, str]:
@@ -96,26 +128,9 @@ def read_unstaged(local_dir: Path) -> dict[str, str]:
 
 
 def file_digest(root: Path, path: str) -> str:
-    """Return the hash of a file of the work tree, empty where there is none."""
+    """Return the hash of a file of the work tree, empty where there is none of its own."""
     try:
-        return hashlib.sha256((root / os_path(path)).read_bytes()).hexdigest()
-    except OSError:
+        content = read_file(root, path)
+    except (OSError, UnsafePlaceError):
         return ""
-
-
-def remove_file(root: Path, path: str) -> None:
-    """Remove a file and the folders that it leaves empty, below ``root``."""
-    file = root / os_path(path)
-    file.unlink(missing_ok=True)
-    for folder in file.parents:
-        if folder == root:
-            return
-        try:
-            folder.rmdir()
-        except OSError:
-            return
-
-
-def os_path(path: str) -> str:
-    """Return git's path as this system's file functions take it, whatever its bytes."""
-    return os.fsdecode(encode_path(path))
+    return "" if content is None else hashlib.sha256(content).hexdigest()

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 from kbindex import __version__
 from kbindex.cache import Cache
-from kbindex.config import FILE_NAME, PYPROJECT, Config, load_config
+from kbindex.config import Config
+from kbindex.configured import read_config, read_worktree_config
 from kbindex.console import note_once
 from kbindex.errors import NoBundleError, NoIndexError, NotARepositoryError
 from kbindex.git import Git
 from kbindex.lock import hold_lock
 from kbindex.model import Snapshot
 from kbindex.recipe import versions
-from kbindex.snapshot import read_config, read_snapshot, read_staged_snapshot
+from kbindex.snapshot import read_snapshot, read_staged_snapshot
 
 _LOCAL = "kbindex"
 
@@ -69,8 +69,12 @@ def open_repository(directory: Path | None) -> Repository:
         if exported is None:
             raise
         git = exported
-    texts = [_read(git.root / name) for name in (FILE_NAME, PYPROJECT)]
-    return Repository(git, load_config(texts[0], texts[1], os.environ))
+    return worktree_repository(git)
+
+
+def worktree_repository(git: Git) -> Repository:
+    """Return the repository with the configuration of its work tree."""
+    return Repository(git, read_worktree_config(git.root))
 
 
 def repository_at(git: Git, tree: str | None) -> Repository:
@@ -97,10 +101,3 @@ def require_index(repository: Repository, snapshot: Snapshot) -> None:
         raise NoBundleError(repository.config.bundle)
     if not snapshot.has_index:
         raise NoIndexError(repository.config.index_dir)
-
-
-def _read(file: Path) -> str | None:
-    try:
-        return file.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None

@@ -16,6 +16,7 @@ from kbindex.fuse import DEPTH, Candidate, collapse, fuse, top_similar
 from kbindex.git import decode_path, encode_path
 from kbindex.lexical import chunks_with_phrases, search_words
 from kbindex.model import Coverage, Hit
+from kbindex.patterns import Patterns
 from kbindex.terms import query_terms
 from kbindex.view import DamagedView, View
 
@@ -183,13 +184,11 @@ def _allowed_documents(db: sqlite3.Connection, config: Config, filters: Filters)
 def _path_filter(config: Config, pattern: str) -> Callable[[str], bool]:
     if not pattern:
         return lambda _path: True
-    from pathspec import GitIgnoreSpec
-
     try:
-        spec = GitIgnoreSpec.from_lines([pattern])
+        patterns = Patterns([pattern])
     except ValueError as error:
-        raise UsageError(f"--path '{pattern}' is not a pattern: {error}") from None
-    return lambda path: spec.match_file(path) or spec.match_file(config.document_path(path))
+        raise UsageError(f"--path: {error}") from None
+    return lambda path: patterns.match(path) or patterns.match(config.document_path(path))
 
 
 def _hits(view: View, config: Config, best: Sequence[Candidate], request: Request) -> list[Hit]:

@@ -1,4 +1,4 @@
-"""Settles conflicts below the index folder: HEAD's table whole, and the other side's rows added.
+"""Settles conflicts below the index folder: one table whole, and the other side's rows added.
 
 Nothing is embedded, and the Markdown is left to the user. What the outlines say in the end follows
 from the Markdown, by an update or the hook of the commit.
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from kbindex.cache import Cache
 from kbindex.committed import committed_vectors, load_committed, outline_keys
 from kbindex.git import Git
-from kbindex.layout import RECIPE, TABLE, WAL
+from kbindex.layout import LINEAGE, RECIPE, TABLE, WAL
+from kbindex.lineage import render_lineage
 from kbindex.model import Row, Snapshot
 from kbindex.publish import stage_blobs, stage_changes
 from kbindex.recipe import identity_id
@@ -30,6 +31,8 @@ class Settled:
     blobs: dict[str, str | None] = field(default_factory=dict)
     outlines: list[str] = field(default_factory=list)
     has_recipe_conflict: bool = False
+    takes_table: bool = False
+    """Whether the table is HEAD's; else it merged by itself."""
     n_rows: int = 0
     """Rows of the other side that were added."""
 
@@ -49,13 +52,10 @@ def settle_index(repository: Repository, head: str) -> Settled:
 def _settle(git: Git, index_dir: str, ours: Snapshot) -> Settled:
     """Decide each index file: HEAD's table and recipe, our side of outlines, all WAL files."""
     settled = Settled()
-    table = {f"{index_dir}/{TABLE}/{name}": oid for name, oid in ours.table.items()}
-    staged = {path for _, _, path in git.index_files(f"{index_dir}/{TABLE}")}
-    unmerged = git.unmerged(index_dir)
-    settled.blobs |= dict.fromkeys(staged - table.keys())
-    for path, sides in unmerged.items():
-        if path.startswith(f"{index_dir}/{TABLE}/"):
-            settled.blobs[path] = None
+    folders = (f"{index_dir}/{TABLE}/", f"{index_dir}/{LINEAGE}")
+    for path, sides in git.unmerged(index_dir).items():
+        if path.startswith(folders):
+            settled.takes_table = True
         elif path.startswith(f"{index_dir}/{WAL}/"):
             settled.blobs[path] = sides.get(2) or sides.get(3)
         elif path == f"{index_dir}/{RECIPE}":
@@ -64,8 +64,29 @@ def _settle(git: Git, index_dir: str, ours: Snapshot) -> Settled:
         else:
             settled.blobs[path] = sides.get(2) or sides.get(3)
             settled.outlines.append(path)
-    settled.blobs |= table
+    if settled.takes_table or not _is_whole(git, index_dir):
+        settled.takes_table = True
+        settled.blobs |= _table_of(git, index_dir, ours)
     return settled
+
+
+def _is_whole(git: Git, index_dir: str) -> bool:
+    """Whether the staged table is that of its mark: it merged by itself, or nobody touched it."""
+    folder = f"{index_dir}/{TABLE}/"
+    staged = {path: oid for _, oid, path in git.index_files(folder[:-1], f"{index_dir}/{LINEAGE}")}
+    mark = staged.pop(f"{index_dir}/{LINEAGE}", None)
+    names = (path.removeprefix(folder) for path in staged)
+    return mark is not None and git.read_blob(mark) == render_lineage(names)
+
+
+def _table_of(git: Git, index_dir: str, ours: Snapshot) -> dict[str, str | None]:
+    """Return what makes the staged table, whatever lies there, that of ``ours``."""
+    folder, lineage = f"{index_dir}/{TABLE}", f"{index_dir}/{LINEAGE}"
+    staged = {path for _, _, path in git.index_files(folder, lineage)}
+    unmerged = [*git.unmerged(folder), *git.unmerged(lineage)]
+    blobs: dict[str, str | None] = dict.fromkeys([*staged, *unmerged])
+    blobs |= {f"{folder}/{name}": oid for name, oid in ours.table.items()}
+    return blobs | ({lineage: ours.lineage} if ours.lineage else {})
 
 
 def _add_rows(repository: Repository, cache: Cache, ours: Snapshot, trees: list[str]) -> int:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import PurePosixPath as PurePath
 
-from kbindex.config import FILE_NAME, PYPROJECT, Config, load_config
+from kbindex.config import Config
 from kbindex.errors import DamagedIndexError, RecipeError
 from kbindex.git import Git
 from kbindex.layout import (
+    LINEAGE,
     OUTLINE_SUFFIX,
     OUTLINES,
     RECIPE,
@@ -21,13 +21,6 @@ from kbindex.layout import (
 from kbindex.model import Problem, Recipe, Snapshot
 from kbindex.recipe import parse_recipe
 from kbindex.storage.names import admit, is_plain_path, is_regular
-
-
-def read_config(git: Git, tree: str | None) -> Config:
-    """Return the configuration that stands in ``tree``, or in none, under our environment."""
-    oids = git.object_ids(tree, FILE_NAME, PYPROJECT) if tree else [None, None]
-    texts = [git.read_blob(oid).decode("utf-8", "replace") if oid else None for oid in oids]
-    return load_config(texts[0], texts[1], os.environ)
 
 
 def read_snapshot(git: Git, tree: str, config: Config) -> Snapshot:
@@ -118,6 +111,7 @@ def make_snapshot(tree: str, files: Iterable[tuple[str, str, str]], config: Conf
         wal=_below(admitted.files, f"{WAL}/", ".arrow"),
         table=_below(admitted.files, f"{TABLE}/", ""),
         recipe=admitted.files.get(RECIPE),
+        lineage=admitted.files.get(LINEAGE),
         skipped=tuple(skipped),
         refused=tuple(admitted.refused),
         strays=tuple(admitted.strays),

@@ -22,9 +22,11 @@ from kbindex.committed import (
     table_reader,
 )
 from kbindex.config import Config
+from kbindex.console import note
 from kbindex.errors import DamagedIndexError
 from kbindex.git import Git
-from kbindex.layout import TABLE, WAL
+from kbindex.layout import LINEAGE, TABLE, WAL
+from kbindex.lineage import render_lineage
 from kbindex.model import Chunk, Entry, Row, Snapshot
 from kbindex.storage.columns import checksum
 from kbindex.storage.table_files import latest_manifest
@@ -89,7 +91,8 @@ class RowStore:
         """Return the changes that replace table and WAL by a new table of ``rows``."""
         changes: Changes = dict.fromkeys(f"{self._folder}/{WAL}/{n}" for n in self._snapshot.wal)
         changes |= dict.fromkeys(f"{self._folder}/{TABLE}/{n}" for n in self._snapshot.table)
-        return changes | self._append(rows, vectors, begins=True) if rows else changes
+        changes |= self._append(rows, vectors, begins=True) if rows else {}
+        return self._marked(changes)
 
     def add(
         self,
@@ -101,16 +104,34 @@ class RowStore:
         fold_repeated: bool,
     ) -> tuple[Changes, bool]:
         """Return the changes that add ``rows`` and whether they are a checkpoint."""
+        changes, is_checkpoint = self._added(rows, vectors, checkpoint, anchor, fold_repeated)
+        return self._marked(changes), is_checkpoint
+
+    def _added(
+        self,
+        rows: Sequence[Row],
+        vectors: Vectors,
+        checkpoint: Checkpoint,
+        anchor: Anchor,
+        fold_repeated: bool,
+    ) -> tuple[Changes, bool]:
         repeated = self._repeated_files() if rows and fold_repeated else []
         if self._is_due(checkpoint, len(repeated), bool(rows)):
             return self._checkpoint(rows, vectors, anchor)
         if not rows:
             return {}, False
-        from kbindex.wal import encode_wal
-
         all_rows, all_vectors, changes = self._folded(rows, vectors, repeated)
-        name, content = encode_wal(all_rows, stack_vectors(all_rows, all_vectors))
-        return changes | {f"{self._folder}/{WAL}/{name}": content}, False
+        return changes | self._wal_file(all_rows, all_vectors), False
+
+    def _marked(self, changes: Changes) -> Changes:
+        """Add the mark of the table as it will be, where the table changes or has another's."""
+        folder = f"{self._folder}/{TABLE}/"
+        changed = {p.removeprefix(folder): c for p, c in changes.items() if p.startswith(folder)}
+        before = self._snapshot.table.keys()
+        after = (before | changed.keys()) - {name for name, c in changed.items() if c is None}
+        if not changed and self._snapshot.lineage is None:
+            return changes
+        return changes | {f"{self._folder}/{LINEAGE}": render_lineage(after)}
 
     def foreign_files(self) -> Changes:
         """Return the removal of the WAL files that hold no row of this identity."""
@@ -166,7 +187,10 @@ class RowStore:
         moved = [anchored.get(row.key, row) for row in moved]
         if moved:
             begins = not self._snapshot.table
-            changes |= self._append(moved, all_vectors, begins=begins)
+            added = self._append(moved, all_vectors, begins=begins)
+            if any(path.startswith(f"{self._folder}/{WAL}/") for path in added):
+                return changes | added, False
+            changes |= added
         return changes, bool(changes)
 
     def _folded(
@@ -194,10 +218,14 @@ class RowStore:
         ]
 
     def _append(self, rows: Sequence[Row], vectors: Vectors, *, begins: bool) -> Changes:
-        """Return the files that add ``rows`` to the table as one version, or begin a table."""
-        from kbindex.table import append_rows
+        """Return the files that add ``rows`` to the table as one version, or begin a table.
+
+        Where LanceDB writes them in a way that isn't read here, they go into one WAL file instead.
+        """
+        from kbindex.table import UnreadTableError, append_rows
 
         folder = f"{self._folder}/{TABLE}"
+        rows = in_document_order(rows)
         before = None
         if not begins:
             try:
@@ -205,8 +233,29 @@ class RowStore:
                 _, before = latest_manifest(self._snapshot.table, read)
             except ValueError as error:
                 raise DamagedIndexError(folder, str(error)) from None
-        files = append_rows(rows, stack_vectors(rows, vectors), before, self._git.local_dir)
+        try:
+            files = append_rows(rows, stack_vectors(rows, vectors), before, self._git.local_dir)
+        except UnreadTableError as error:
+            note(
+                f"LanceDB wrote {len(rows)} rows in a way that can't be read back here ({error}): "
+                f"they stand in {self._folder}/{WAL}/ instead; please report this"
+            )
+            return self._wal_file(rows, vectors)
         return {f"{folder}/{name}": content for name, content in files.items()}
+
+    def _wal_file(self, rows: Sequence[Row], vectors: Vectors) -> Changes:
+        from kbindex.wal import encode_wal
+
+        name, content = encode_wal(rows, stack_vectors(rows, vectors))
+        return {f"{self._folder}/{WAL}/{name}": content}
+
+
+def in_document_order(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows as they go into the table.
+
+    In the order of a WAL file git would take the table's new file for that one, renamed.
+    """
+    return sorted(rows, key=lambda row: (row.path, row.ordinal, row.key))
 
 
 def stack_vectors(rows: Iterable[Row], vectors: Vectors) -> NDArray[np.float16]:

@@ -33,6 +33,10 @@ _NAME = TABLE.removesuffix(".lance")
 T = TypeVar("T")
 
 
+class UnreadTableError(Exception):
+    """LanceDB wrote rows in an encoding that isn't read here, or other rows than it was given."""
+
+
 def append_rows(
     rows: Sequence[Row],
     vectors: NDArray[np.float16],
@@ -42,8 +46,8 @@ def append_rows(
     """Add rows as one new version behind ``before``, or begin a table.
 
     Returns the files that are new, by their name below the table's folder; they are written in
-    ``local`` first. Raises KbindexError if LanceDB can't write, RuntimeError if what it wrote does
-    not hold the rows.
+    ``local`` first. Raises KbindexError if LanceDB can't write, UnreadTableError if what it wrote
+    can't be read back.
     """
     with scratch_folder(local) as folder:
         table = folder / TABLE
@@ -80,18 +84,20 @@ def _prove(
 ) -> None:
     """Read back what was written, so that nothing is committed that no one can read."""
     old = () if before is None else before.fragments
-    _, after = latest_manifest(files, files.__getitem__)
-    if after.fragments[: len(old)] != old:
-        raise RuntimeError("LanceDB wrote a version that lacks rows of the one before")
-    new = replace(after, fragments=after.fragments[len(old) :])
-    parts = [
-        read_data_file(files[f"data/{fragment.file}"], fragment.n_rows, new.dimension)
-        for fragment in new.fragments
-    ]
-    found, written = read_rows(parts)
+    try:
+        _, after = latest_manifest(files, files.__getitem__)
+        parts = [
+            read_data_file(files[f"data/{fragment.file}"], fragment.n_rows, after.dimension)
+            for fragment in after.fragments[len(old) :]
+        ]
+        found, written = read_rows(parts)
+    except (ValueError, KeyError) as error:
+        raise UnreadTableError(str(error)) from None
     expected = [replace(row, path=as_utf8(row.path)) for row in rows]
-    if found != expected or written.tobytes() != vectors.tobytes():
-        raise RuntimeError("LanceDB wrote other rows than it was given")
+    if (after.fragments[: len(old)], found) != (old, expected):
+        raise UnreadTableError("other rows came back")
+    if written.tobytes() != vectors.tobytes():
+        raise UnreadTableError("other vectors came back")
 
 
 def _connect(folder: Path) -> Any:

@@ -14,6 +14,7 @@ from kbindex.canonical import find_deviation
 from kbindex.choose import expected_identity
 from kbindex.chunk import Limits
 from kbindex.committed import (
+    Source,
     SourceRows,
     read_source,
     require_dimension,
@@ -40,6 +41,8 @@ from kbindex.snapshot import read_recipe
 from kbindex.storage.table_files import prove_versions
 
 UPDATE = "kbindex update --stage"
+REBUILD = "kbindex update"
+"""Of what is committed that way; a copy of HEAD's may mend what is only staged."""
 DAMAGE = frozenset(
     {"damaged-file", "bad-vector", "audit-mismatch", "recipe-mismatch", "conflict-markers"}
 )
@@ -162,9 +165,7 @@ def _verify_rows(
         except DamagedIndexError as error:
             path = f"{config.index_dir}/{source.path}"
             message = error.message.removeprefix(f"{path}: ")
-            verdict.problems.append(
-                Problem("damaged-file", path, message, remedy=f"git checkout HEAD -- '{path}'")
-            )
+            verdict.problems.append(Problem("damaged-file", path, message, remedy=REBUILD))
             continue
         verdict.n_rows += len(content.rows)
         verdict.problems += _row_problems(content, identity, config)
@@ -190,6 +191,14 @@ def _version_problems(git: Git, config: Config, snapshot: Snapshot) -> Iterator[
         yield Problem("damaged-file", path, str(error), remedy=remedy)
 
 
+def is_sound(git: Git, snapshot: Snapshot, source: Source, config: Config) -> bool:
+    """Whether a source can be read and every checksum in it holds."""
+    try:
+        return not read_source(git, snapshot, source, config.index_dir).bad
+    except DamagedIndexError:
+        return False
+
+
 def _row_problems(content: SourceRows, identity: str, config: Config) -> Iterator[Problem]:
     path = f"{config.index_dir}/{content.source.path}"
     if content.bad:
@@ -198,7 +207,7 @@ def _row_problems(content: SourceRows, identity: str, config: Config) -> Iterato
             f"{len(content.bad)} vectors are damaged, the first that of {example.path} "
             f"({example.char_start}–{example.char_end})"
         )
-        yield Problem("bad-vector", path, message, remedy=f"git checkout HEAD -- '{path}'")
+        yield Problem("bad-vector", path, message, remedy=REBUILD)
     n_foreign = sum(row.embedder != identity for row in content.rows)
     if n_foreign:
         message = f"{n_foreign} rows were made by another embedder"

@@ -114,7 +114,7 @@ def test_a_whole_number_may_stand_for_a_number_but_not_the_reverse() -> None:
         ("chunk_tokens = 0", None, {}, ["at least 32"]),
         ("chunk_tokens = -256", None, {}, ["at least 32"]),
         ("chunk_max_tokens = 255", None, {}, ["at least chunk_tokens"]),
-        ("chunk_max_tokens = -1", None, {}, ["at least chunk_tokens"]),
+        ("chunk_max_tokens = -1", None, {}, ["at least 0"]),
         ("dense_weight = inf", None, {}, ["between 0 and 1"]),
         ("dense_weight = 1.5", None, {}, ["between 0 and 1"]),
         ("bundle = '../other'", None, {}, ["inside the repository"]),

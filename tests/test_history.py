@@ -267,6 +267,18 @@ def test_compact_keeps_what_another_branch_needs(forked: Repo) -> None:
     assert n_to_embed(forked) == 0
 
 
+def test_compact_keeps_what_a_stale_document_will_need(forked: Repo) -> None:
+    forked.git("checkout", "--quiet", "--detach")
+    forked.git("branch", "--quiet", "-D", "main", "topic")  # no branch's tip names its rows
+    edit(forked, 3)
+    forked.git("add", "--all")
+    assert run(forked, "compact").code == 0
+    for message in ("compacted", "another"):  # rows are looked for in HEAD and its parent
+        forked.commit(message)
+    forget(forked)
+    assert n_to_embed(forked) == 1
+
+
 def test_diff_tells_sections_apart(forked: Repo) -> None:
     done = run(forked, "diff", "main~2", "main", "--format", "json")
     assert done.code == 0

@@ -158,6 +158,30 @@ def test_appending_makes_one_version_and_keeps_the_old_ones(tmp_path: Path) -> N
     assert read_vectors.tobytes() == vectors.tobytes()
 
 
+def test_rows_that_can_t_be_read_back_from_a_table_stay_beside_it(
+    stored: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A LanceDB that encodes them otherwise must stop nobody's work."""
+
+    def unread(*_: object) -> None:
+        raise ValueError("in a new way")
+
+    monkeypatch.setattr("kbindex.table.read_data_file", unread)
+    before = stored.git("ls-files", ".kbindex/chunks.lance")
+    done = run(stored, "checkpoint")
+    assert done.code == 0
+    assert "in a new way" in done.err
+    assert "folded" not in done.out
+    assert stored.git("ls-files", ".kbindex/chunks.lance") == before
+    assert len(stored.git("ls-files", ".kbindex/wal/*.arrow").split()) == 1
+    assert run(stored, "check", "--strict").code == 0
+    done = run(stored, "compact")
+    assert done.code == 0
+    assert stored.git("ls-files", ".kbindex/chunks.lance") == ""
+    assert run(stored, "check", "--strict").code == 0
+    assert run(stored, "query", "lenses").code == 0
+
+
 def content_of(folder: Path) -> dict[str, bytes]:
     return {str(f.relative_to(folder)): f.read_bytes() for f in folder.rglob("*") if f.is_file()}
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from kbindex.audit import audit
 from kbindex.choose import open_embedder
+from kbindex.committed import sources
 from kbindex.console import note, put
-from kbindex.errors import ExitCode
-from kbindex.formats import Format
+from kbindex.errors import ExitCode, restore_from_head
+from kbindex.formats import Format, shell_word
 from kbindex.layout import RECIPE, document_of_outline
 from kbindex.model import Audit, Problem, Snapshot
 from kbindex.progress import progress_on
@@ -21,7 +23,8 @@ from kbindex.publish import file_digest, read_unstaged
 from kbindex.recipe import compare_recipes, name_changes, wanted_recipe
 from kbindex.render import render_check
 from kbindex.repository import Repository, open_tree, require_index
-from kbindex.verify import Verdict, verify
+from kbindex.snapshot import read_snapshot
+from kbindex.verify import REBUILD, Verdict, is_sound, verify
 
 
 def check(
@@ -41,6 +44,7 @@ def check(
     verdict.problems += found.problems if found else []
     if rev is None:
         verdict.problems = [_unless_unstaged(p, repository) for p in verdict.problems]
+        verdict.problems = _from_head(repository, snapshot, verdict.problems)
         damage, unstaged = worktree_differences(repository)
         verdict.problems += damage
         verdict.notices += unstaged
@@ -96,7 +100,27 @@ def _unless_unstaged(problem: Problem, repository: Repository) -> Problem:
     if document not in repository.git.untracked(document):
         return problem
     message = f"its document {document} is not staged"
-    return Problem(problem.rule, problem.path, message, remedy=f"git add -- '{document}'")
+    return Problem(problem.rule, problem.path, message, remedy=f"git add -- {shell_word(document)}")
+
+
+def _from_head(
+    repository: Repository, snapshot: Snapshot, problems: list[Problem]
+) -> list[Problem]:
+    """Give damage that is only staged the cheaper remedy: a copy of HEAD's."""
+    git, config = repository.git, repository.config
+    head = git.head_tree()
+    damaged = {problem.path for problem in problems if problem.remedy == REBUILD}
+    if head is None or not damaged:
+        return problems
+    before, staged = read_snapshot(git, head, config), set(sources(snapshot))
+    found = {f"{config.index_dir}/{s.path}": s for s in sources(before) if s not in staged}
+    sound = {path for path in damaged & found.keys() if is_sound(git, before, found[path], config)}
+    return [
+        replace(problem, remedy=restore_from_head(problem.path))
+        if problem.path in sound
+        else problem
+        for problem in problems
+    ]
 
 
 def worktree_differences(repository: Repository) -> tuple[list[Problem], list[Problem]]:
@@ -111,10 +135,10 @@ def worktree_differences(repository: Repository) -> tuple[list[Problem], list[Pr
     damage, unstaged = [], []
     for path in git.changed_in_worktree(repository.config.index_dir):
         if written.get(path) == file_digest(git.root, path):
-            message, remedy = "it was updated but not staged", f"git add -- '{path}'"
+            message, remedy = "it was updated but not staged", f"git add -- {shell_word(path)}"
             unstaged.append(Problem("unstaged", path, message, remedy=remedy))
         else:
             message = "the file in the work tree is not what is staged"
-            remedy = f"git checkout -- '{path}'"
+            remedy = f"git checkout -- {shell_word(path)}"
             damage.append(Problem("damaged-file", path, message, remedy=remedy))
     return damage, unstaged

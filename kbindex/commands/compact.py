@@ -11,6 +11,8 @@ from pathlib import Path
 from kbindex.committed import committed_vectors, load_committed, outline_keys
 from kbindex.console import put
 from kbindex.errors import ExitCode, RefusedError
+from kbindex.git import Git
+from kbindex.model import Snapshot
 from kbindex.plan import compare
 from kbindex.publish import stage_changes
 from kbindex.recipe import identity_id
@@ -21,21 +23,29 @@ from kbindex.store import RowStore, anchor_rows
 
 def compact(directory: Path | None) -> ExitCode:
     """Replace table and WAL by one version of the needed rows, and stage it."""
-    repository, snapshot = open_tree(directory, None)
-    require_index(repository, snapshot)
+    git = Git(directory)
+    with write_lock(git):  # what another run staged while we waited is seen
+        repository, snapshot = open_tree(directory, None)
+        require_index(repository, snapshot)
+        put(_compact(repository, snapshot))
+    return ExitCode.OK
+
+
+def _compact(repository: Repository, snapshot: Snapshot) -> str:
     git, config = repository.git, repository.config
     if git.is_mid_operation():
         raise RefusedError("a merge, rebase, cherry-pick or revert is under way", "finish it first")
     recipe = read_recipe(git, snapshot, config)
     assert recipe is not None
     identity = identity_id(recipe.embedder)
-    with write_lock(git), repository.cache() as cache:
+    with repository.cache() as cache:
         held, damage = load_committed(git, snapshot, cache, recipe.embedder, config.index_dir)
         if damage:
             raise damage[0]
         states = [s for s in compare(snapshot, recipe.embedder, git) if s.is_fresh]
         live = {key for state in states for key in state.keys}
-        needed = (live | _branch_keys(repository)) & held
+        # An update takes up again most of what a stale document's outline names.
+        needed = (live | outline_keys(git, [snapshot]) | _branch_keys(repository)) & held
         vectors = committed_vectors(git, snapshot, cache, recipe.embedder, config.index_dir, needed)
         places = [(state.path, state.entries, state.chunks) for state in states]
         rows = anchor_rows(places, snapshot.documents, needed & live, identity, vectors)
@@ -45,11 +55,10 @@ def compact(directory: Path | None) -> ExitCode:
         before = git.total_size([*snapshot.table.values(), *snapshot.wal.values()])
         stage_changes(git, changes, config.index_dir)
     after = sum(len(content) for content in changes.values() if content)
-    put(
+    return (
         f"rows: {len(held)} before, {len(rows)} kept ({len(rows) - len(needed & live)} for other "
         f"branches only); bytes: {before} before, {after} after"
     )
-    return ExitCode.OK
 
 
 def _branch_keys(repository: Repository) -> set[str]:

@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING
 
 from kbindex.config import Config
 from kbindex.console import note
-from kbindex.errors import ExitCode, NoBundleError, RefusedError, UsageError
-from kbindex.git import Git, decode_path
+from kbindex.errors import (
+    ExitCode,
+    KbindexError,
+    NoBundleError,
+    RefusedError,
+    TooMuchToEmbedError,
+    UsageError,
+)
+from kbindex.formats import shell_word
+from kbindex.git import Git, decode_path, pathspec
 from kbindex.local_files import remove
 from kbindex.repository import Repository, repository_at
 
@@ -50,7 +58,8 @@ def _pre_commit(git: Git, stage: bool) -> ExitCode:
     if changed is None:
         return ExitCode.NEGATIVE
     if changed and not stage:
-        note(f"the index was written but not staged: git add -A -- {repository.config.index_dir}")
+        folder = shell_word(repository.config.index_dir, bare=True)
+        note(f"the index was written but not staged: git add -A -- {folder}")
         return ExitCode.NEGATIVE
     return ExitCode.OK
 
@@ -88,7 +97,7 @@ def _post_commit(git: Git) -> ExitCode:
         remove(flag)
         folder = repository.config.index_dir
         is_hidden = stashed_paths_below(folder)
-        git.run("reset", "--quiet", "HEAD", "--", folder)
+        git.run("reset", "--quiet", "HEAD", "--", pathspec(folder))
         if not is_hidden:  # else the framework's patch brings the work tree from old to new
             restore_worktree(git, folder)
     _is_faulty(repository, tree, "the index in HEAD")
@@ -130,12 +139,15 @@ def _update(repository: Repository, stage: bool, *, merging: bool) -> list[str] 
     if stashed_paths_below(config.index_dir):
         raise RefusedError(
             f"'{config.index_dir}/' has unstaged changes, which pre-commit could not restore",
-            f"git checkout -- {config.index_dir}   (it is generated), then commit again",
+            f"git checkout -- {shell_word(config.index_dir, bare=True)}   (it is generated), "
+            "then commit again",
         )
     try:
         outcome = run_update(git, lambda config: _options(git, config, merging), stage=stage)
     except NoBundleError:
         return []  # no bundle here (yet): nothing to keep fresh
+    except KbindexError as error:
+        raise _within_reach(git, error) from None
     mention_problems(outcome.report.problems)
     if outcome.report.problems:
         note("the commit is stopped; mend the document, or add it to 'exclude' in kbindex.toml")
@@ -145,6 +157,17 @@ def _update(repository: Repository, stage: bool, *, merging: bool) -> list[str] 
         n_embedded = outcome.report.n_embedded
         note(f"{n_embedded} chunks embedded, {len(outcome.changed)} index files {verb}")
     return outcome.changed
+
+
+def _within_reach(git: Git, error: KbindexError) -> KbindexError:
+    """Give an error a remedy that ends: an update sees nothing that is staged for one commit."""
+    is_out_of_reach = git.has_index_of_its_own and not isinstance(error, TooMuchToEmbedError)
+    if is_out_of_reach and (error.remedy or "").startswith("kbindex update"):
+        error.remedy = (
+            "stage what the commit is to hold with 'git add', run 'kbindex update', then "
+            "'git commit' without -a and without paths"
+        )
+    return error
 
 
 def _options(git: Git, config: Config, merging: bool) -> Options:

@@ -1,7 +1,8 @@
 """``kbindex resolve``: mends the index during a conflicted merge, rebase, pick or revert.
 
-HEAD's table is kept whole, and the rows that it lacks are added from the other side. Nothing is
-embedded. The Markdown is the user's to resolve; the hook of the commit that follows does the rest.
+A table in conflict is kept whole as HEAD has it, and the rows that it lacks are added from the
+other side. Nothing is embedded. The Markdown is the user's to resolve; the hook of the commit
+that follows does the rest.
 """
 
 from __future__ import annotations
@@ -19,14 +20,13 @@ from kbindex.settle import Settled, settle_index
 def resolve(directory: Path | None) -> ExitCode:
     """Settle every conflict below the index folder and print what was done."""
     git = Git(directory)
-    head = git.head_tree()
-    commits = git.operation_commits()
-    repository = repository_at(git, head)
-    config = repository.config
-    if head is None or not (commits or git.unmerged(config.index_dir)):
-        put("nothing to resolve: no merge, rebase, cherry-pick or revert is under way")
-        return ExitCode.OK
-    with write_lock(git):
+    with write_lock(git):  # what another run committed while we waited is seen
+        head = git.head_tree()
+        repository = repository_at(git, head)
+        config = repository.config
+        if head is None or not (git.operation_commits() or git.unmerged(config.index_dir)):
+            put("nothing to resolve: no merge, rebase, cherry-pick or revert is under way")
+            return ExitCode.OK
         settled = settle_index(repository, head)
     put(_account(settled))
     left = sorted(git.unmerged("."))
@@ -40,9 +40,8 @@ def resolve(directory: Path | None) -> ExitCode:
 
 
 def _account(settled: Settled) -> str:
-    lines = [
-        f"the table is that of HEAD; {settled.n_rows} rows of the other side were added to the WAL"
-    ]
+    table = "is that of HEAD" if settled.takes_table else "merged by itself"
+    lines = [f"the table {table}; {settled.n_rows} rows of the other side were added to the WAL"]
     if settled.outlines:
         lines.append(
             f"{len(settled.outlines)} outlines are ours for now: {OUTLINES}/ follows the Markdown "

@@ -10,17 +10,37 @@ from pathlib import Path
 
 from kbindex.build import Build, Options, Report
 from kbindex.choose import open_embedder
-from kbindex.config import FILE_NAME, PYPROJECT, Config
+from kbindex.config import Config
+from kbindex.configfile import FILE_NAME, PYPROJECT
 from kbindex.console import note, put
-from kbindex.errors import ExitCode, NoBundleError
+from kbindex.errors import (
+    DamagedIndexError,
+    ExitCode,
+    GitError,
+    NoBundleError,
+    RecipeError,
+    RefusedError,
+    TooMuchToEmbedError,
+)
+from kbindex.formats import shell_word
 from kbindex.git import Git
 from kbindex.model import Problem
 from kbindex.progress import progress_on
-from kbindex.publish import stage_changes, write_changes
-from kbindex.repository import Repository, open_repository, repository_at, write_lock
+from kbindex.publish import stage_stored, store_changes, write_changes
+from kbindex.refused import forget_refused, note_refused, refused_tree
+from kbindex.repository import (
+    Repository,
+    open_repository,
+    repository_at,
+    worktree_repository,
+    write_lock,
+)
 from kbindex.settle import settle_index
 from kbindex.snapshot import find_recipe, read_snapshot
 from kbindex.view_files import discard_view
+
+_ROUNDS = 3
+"""How often an update begins again because something was staged while it worked."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +57,13 @@ class Outcome:
 
     changed: list[str]
     report: Report
+    proven: str | None = None
+    """The tree that was compared, with what was staged for it; ``None`` where nothing was."""
+
+    def after(self, earlier: Outcome) -> Outcome:
+        """Return what both did, one after the other."""
+        changed = sorted({*earlier.changed, *self.changed})
+        return Outcome(changed, self.report.after(earlier.report), self.proven)
 
 
 def update(directory: Path | None, options: UpdateOptions) -> ExitCode:
@@ -53,9 +80,11 @@ def update(directory: Path | None, options: UpdateOptions) -> ExitCode:
         stage=options.stage,
     )
     put(render_report(outcome.report, options.dry_run))
+    _embed_refused(git, options.dry_run)
     mention_problems(outcome.report.problems)
     if not options.stage and outcome.changed:
-        note("written; stage it with: git add -A -- " + open_repository(directory).config.index_dir)
+        folder = shell_word(open_repository(directory).config.index_dir, bare=True)
+        note(f"written; stage it with: git add -A -- {folder}")
     return ExitCode.NEGATIVE if outcome.report.problems else ExitCode.OK
 
 
@@ -72,15 +101,37 @@ def run_update(
     """
     with write_lock(git):
         # The tree is taken under the lock: what another run staged is seen.
-        if worktree:
-            repository = open_repository(git.root)
-            tree = git.write_worktree_tree(repository.config.bundle)
-            repository = Repository(git, repository.config)
-        else:
+        if not worktree:
             _settle_conflicts(git)
-            tree = git.write_tree()
-            repository = repository_at(git, tree)
+            return _follow(git, make_options, stage)
+        repository = worktree_repository(git)
+        tree = git.write_worktree_tree(repository.config.bundle)
         return _run(repository, tree, make_options(repository.config), stage)
+
+
+def _follow(git: Git, make_options: Callable[[Config], Options], stage: bool) -> Outcome:
+    """Update what is staged, and once more where something was staged meanwhile."""
+    earlier: Outcome | None = None
+    for _ in range(_ROUNDS):
+        tree = git.write_tree()
+        repository = repository_at(git, tree)
+        outcome = _run(repository, tree, make_options(repository.config), stage)
+        outcome = outcome.after(earlier) if earlier else outcome
+        if outcome.proven is None or _is_state(git, repository, outcome.proven):
+            return outcome
+        earlier = outcome
+    raise RefusedError(
+        "documents were staged all the while: the index is behind them",
+        "run this again when nothing else stages",
+    )
+
+
+def _is_state(git: Git, repository: Repository, tree: str) -> bool:
+    """Whether bundle, index and configuration are staged as they are in ``tree``."""
+    staged = git.write_tree()
+    return tree == staged or (
+        repository.state_id(tree) == repository_at(git, staged).state_id(staged)
+    )
 
 
 def _settle_conflicts(git: Git) -> None:
@@ -103,17 +154,45 @@ def _run(repository: Repository, tree: str, options: Options, stage: bool) -> Ou
     stored = find_recipe(git, snapshot, config)
     embedder = open_embedder(config, stored, repository.cache_dir, os.environ)
     with repository.cache() as cache, progress_on(sys.stderr) as progress:
-        changes, report = Build(git, config, snapshot, embedder, cache, options, progress).run()
+        build = Build(git, config, snapshot, embedder, cache, options, progress)
+        try:
+            changes, report = build.run()
+        except TooMuchToEmbedError:
+            note_refused(repository.view_dir, tree)
+            raise
         if options.re_embed and not options.dry_run:
             discard_view(repository.view_dir)  # which knows vectors by their keys
         if options.dry_run or not changes:
             return Outcome([], report)
         if not stage:
-            return Outcome(write_changes(git, changes, repository.view_dir), report)
-        changed = stage_changes(git, changes, config.index_dir)
+            written = write_changes(git, changes, config.index_dir, repository.view_dir)
+            return Outcome(written, report, tree)
+        blobs = store_changes(git, changes)
+        changed = stage_stored(git, blobs, config.index_dir)
+        # Not what is staged by now: somebody may have staged a document while we worked.
+        proven = git.tree_with(tree, blobs)
         if not report.problems:
-            cache.add_fresh(repository.state_id(git.write_tree()))
-    return Outcome(changed, report)
+            cache.add_fresh(repository.state_id(proven))
+    return Outcome(changed, report, proven)
+
+
+def _embed_refused(git: Git, dry_run: bool) -> None:
+    """Embed what a commit that was refused for it needs; it can be made again then."""
+    folder = repository_at(git, None).view_dir
+    tree = refused_tree(folder)
+    if tree is None:
+        return
+    options = Options(may_change_recipe=False, dry_run=dry_run, embeds_only=True)
+    try:
+        with write_lock(git):
+            report = _run(repository_at(git, tree), tree, options, stage=False).report
+    except (RefusedError, DamagedIndexError, RecipeError, GitError):
+        report = Report()  # the tree is gone, or what it holds has been overtaken
+    if report.n_embedded:
+        verb = "to embed" if dry_run else "embedded; commit again"
+        put(f"for the commit that was refused: {report.n_embedded} chunks {verb}")
+    if not dry_run:
+        forget_refused(folder)
 
 
 def mention_problems(problems: list[Problem]) -> None:

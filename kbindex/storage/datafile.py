@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from kbindex.storage.columns import Columns
 from kbindex.storage.encodings import (
     Numbers,
-    decode_dictionary,
     decode_levels,
+    decode_number_dictionary,
     decode_numbers,
+    decode_text_dictionary,
     decode_texts,
     flat_bits,
     slice_texts,
@@ -296,12 +297,14 @@ def _joined(page: _Page, parts: Sequence[Values], bits: int, is_packed: bool) ->
     numbers: Numbers = np.concatenate([np.asarray(part) for part in parts])
     if not is_packed:
         return numbers
-    n_words = number_of(page.fields, 5)
-    if bits or n_words > len(page.buffers[2]):
-        raise ValueError("a dictionary is larger than its bytes")
-    words = decode_dictionary(bytes_of(page.fields, 4), page.buffers[2], n_words)
-    if len(numbers) and int(numbers.max()) >= len(words):
+    encoding, n_words = bytes_of(page.fields, 4), number_of(page.fields, 5)
+    if n_words > page.n_rows * _MOST_HEADINGS:
+        raise ValueError("a dictionary has more words than are used")
+    if len(numbers) and int(numbers.max()) >= n_words:
         raise ValueError("a value is not in its dictionary")
+    if bits:
+        return decode_number_dictionary(encoding, page.buffers[2], n_words)[numbers]
+    words = decode_text_dictionary(encoding, page.buffers[2], n_words)
     return [words[number] for number in numbers.tolist()]
 
 

@@ -75,14 +75,15 @@ def unpack_texts(encoding: bytes, texts: list[bytes]) -> list[bytes]:
     return texts if symbols is None else [_expand(text, symbols) for text in texts]
 
 
-def decode_dictionary(encoding: bytes, block: bytes, n_values: int) -> list[bytes]:
+def decode_number_dictionary(encoding: bytes, block: bytes, n_values: int) -> Numbers:
+    """Return the numbers of a dictionary: ``(n_values,)`` unsigned."""
+    encoding, block = _decompressed(encoding, block)
+    return decode_levels(encoding, block, n_values)
+
+
+def decode_text_dictionary(encoding: bytes, block: bytes, n_values: int) -> list[bytes]:
     """Return the texts of a dictionary."""
-    kind, fields = _encoding(encoding)
-    if kind == _GENERAL:
-        require_known(fields, (1, 3), "an encoding")
-        if number_of(read_fields(bytes_of(fields, 1)), 1) != _LZ4:
-            raise ValueError("a dictionary is compressed in a way that is not read here")
-        encoding, block = bytes_of(fields, 3), _decompress_lz4(block)
+    encoding, block = _decompressed(encoding, block)
     _require_plain_texts(encoding)
     width, begin = struct.unpack_from("<II", block) if len(block) >= 8 else (0, 0)
     if width != 32 or not 8 <= begin <= len(block):
@@ -106,6 +107,17 @@ def flat_bits(encoding: bytes) -> int:
     if kind != _FLAT:
         raise ValueError("a value is not stored as it is")
     return _width(fields)
+
+
+def _decompressed(encoding: bytes, block: bytes) -> tuple[bytes, bytes]:
+    """Return a block as it was before it was compressed as a whole, and its encoding then."""
+    kind, fields = _encoding(encoding)
+    if kind != _GENERAL:
+        return encoding, block
+    require_known(fields, (1, 3), "an encoding")
+    if number_of(read_fields(bytes_of(fields, 1)), 1) != _LZ4:
+        raise ValueError("a dictionary is compressed in a way that is not read here")
+    return bytes_of(fields, 3), _decompress_lz4(block)
 
 
 def _encoding(message: bytes) -> tuple[int, dict[int, list[int | bytes]]]:

@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from kbindex.layout import CONSTANT_FILES, OUTLINES, RECIPE, TABLE, WAL
+from kbindex.layout import CONSTANT_FILES, LINEAGE, OUTLINES, RECIPE, TABLE, WAL
 from kbindex.model import Problem
 
 _TABLE_FILE = re.compile(
@@ -69,6 +69,15 @@ def is_plain_path(path: str) -> bool:
     return all(map(_is_plain, path.split("/")))
 
 
+def as_loosest_read(component: str) -> str:
+    """Return the one form of all names that some file system takes for the same as this one.
+
+    Case, HFS+'s ignored characters, NTFS's endings and streams (git's own verify_path, path.c).
+    """
+    bare = unicodedata.normalize("NFC", component.translate(_IGNORED_BY_HFS)).casefold()
+    return bare.partition(":")[0].rstrip(". ")
+
+
 def _refusal(mode: str, name: str, is_folder: bool) -> str | None:
     """Return why an entry is not admitted, ``None`` where it is harmless."""
     if not is_regular(mode):
@@ -90,7 +99,8 @@ def _refusal(mode: str, name: str, is_folder: bool) -> str | None:
 def _is_ours(name: str) -> bool:
     folder, _, below = name.partition("/")
     is_wal = folder == WAL and _WAL_FILE.fullmatch(below) is not None
-    return is_wal or folder in (OUTLINES, TABLE) or name == RECIPE or name in CONSTANT_FILES
+    is_single = name in (RECIPE, LINEAGE) or name in CONSTANT_FILES
+    return is_wal or is_single or folder in (OUTLINES, TABLE)
 
 
 def _is_plain(component: str) -> bool:
@@ -98,8 +108,4 @@ def _is_plain(component: str) -> bool:
         return all(part == "" or _is_plain(part) for part in component.split("\\"))
     if component in ("", ".", "..") or "\0" in component:
         return False
-    # What file systems take for '.git': case, HFS+'s ignored characters, NTFS's short names,
-    # endings and streams (git's own verify_path, path.c).
-    bare = unicodedata.normalize("NFC", component.translate(_IGNORED_BY_HFS)).casefold()
-    bare = bare.partition(":")[0].rstrip(". ")
-    return bare not in (".git", "git~1")
+    return as_loosest_read(component) not in (".git", "git~1")

@@ -1,0 +1,83 @@
+"""A passage that comes back is safe from whoever drops what nothing seemed to need any more."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import Repo, Template
+from served import call
+
+from kbindex.wal import decode_wal
+
+LOG = "# Log\n\n## Morning\n\nThe lamps are cleaned.\n\n"
+EVENING = "## Evening\n\nThe lamps are lit.\n\n"
+
+
+def commit(repo: Repo, message: str, verb: str = "update") -> str:
+    repo.git("add", "--all")
+    done = call(repo, verb)
+    assert done.code == 0, done.err
+    assert " 0 embedded" in done.out or verb != "update" or message == "first"
+    return repo.commit(message)
+
+
+@pytest.fixture
+def without(from_template: Template) -> Repo:
+    """A repository whose table holds a section that was deleted; ``main`` has dropped it since."""
+
+    def fill(repo: Repo) -> None:
+        repo.write("bundle/log.md", LOG + EVENING)
+        repo.write("bundle/other.md", "# Other\n\nText.\n")
+        commit(repo, "first")
+        repo.write("bundle/log.md", LOG)
+        commit(repo, "deleted")
+        repo.git("branch", "topic")
+        commit(repo, "compacted", "compact")
+        repo.git("checkout", "--quiet", "topic")
+
+    return from_template("without", fill)
+
+
+def assert_merges_fresh(repo: Repo) -> None:
+    tree = repo.git("merge-tree", "--write-tree", "main", "topic").strip()
+    checked = call(repo, "check", "--rev", tree)
+    assert checked.code == 0, checked.out
+
+
+def wal_keys(repo: Repo) -> list[str]:
+    files = [repo.blob(path) for path in repo.files(".kbindex/wal") if path.endswith(".arrow")]
+    return [row.key for file in files for row in decode_wal(file)[0]]
+
+
+def test_a_section_that_is_typed_again_merges_with_a_compaction(without: Repo) -> None:
+    without.write("bundle/log.md", LOG + EVENING)
+    commit(without, "typed again")
+    assert len(wal_keys(without)) == 1
+    assert_merges_fresh(without)
+
+
+def test_a_section_that_is_reverted_to_merges_with_a_compaction(without: Repo) -> None:
+    without.git("revert", "--no-commit", "HEAD")
+    commit(without, "reverted")
+    assert_merges_fresh(without)
+
+
+def test_an_update_that_is_repeated_writes_the_row_once(without: Repo) -> None:
+    without.write("bundle/log.md", LOG + EVENING)
+    without.git("add", "--all")
+    for _ in range(3):
+        assert call(without, "update").code == 0
+    without.commit("typed again")
+    assert len(wal_keys(without)) == 1
+
+
+@pytest.mark.parametrize("act", ["rename", "move", "split"])
+def test_what_was_needed_all_along_is_not_written_again(without: Repo, act: str) -> None:
+    if act == "rename":
+        without.git("mv", "bundle/log.md", "bundle/diary.md")
+    elif act == "move":
+        without.git("rm", "--quiet", "bundle/other.md")
+        without.write("bundle/another.md", "# Other\n\nText.\n")
+    else:
+        without.write("bundle/copy.md", LOG)
+    commit(without, act)
+    assert wal_keys(without) == []
