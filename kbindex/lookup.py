@@ -9,7 +9,6 @@ from kbindex.anchors import plain_text, slugify
 from kbindex.config import Config
 from kbindex.console import note
 from kbindex.errors import UsageError
-from kbindex.formats import printable
 from kbindex.git import decode_path, encode_path
 from kbindex.view import View
 
@@ -60,7 +59,7 @@ def find_document(view: View, config: Config, name: str) -> FoundDocument:
     remedy = (
         f"nearest are: {', '.join(near)}" if near else "kbindex query finds documents by content"
     )
-    raise UsageError(f"no document '{name}' is indexed", printable(remedy))
+    raise UsageError(f"no document '{name}' is indexed", remedy)
 
 
 def find_section(
@@ -86,7 +85,7 @@ def find_section(
         key=lambda s: -difflib.SequenceMatcher(None, wanted.casefold(), s.anchor).ratio(),
     )
     listed = ", ".join(section.anchor for section in by_likeness[:50])
-    raise UsageError(f"{path} has no section '{wanted}'", printable(f"its sections are: {listed}"))
+    raise UsageError(f"{path} has no section '{wanted}'", f"its sections are: {listed}")
 
 
 def _sections(headings: list[tuple[int, str, str, int]], end: int) -> list[Section]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kbindex.console import put
 from kbindex.errors import ExitCode
+from kbindex.formats import as_text
 from kbindex.git import Git
 from kbindex.layout import OUTLINES
 from kbindex.repository import repository_at, write_lock
@@ -31,7 +32,7 @@ def resolve(directory: Path | None) -> ExitCode:
     put(_account(settled))
     left = sorted(git.unmerged("."))
     if left:
-        put("still to resolve by hand: " + ", ".join(left))
+        put(as_text(["still to resolve by hand: " + ", ".join(left)]))
     if git.is_rebasing:  # whose --continue runs no pre-commit hook
         put("next: 'git add' what you resolved, 'kbindex update', then 'git rebase --continue'")
     else:

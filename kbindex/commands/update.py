@@ -22,7 +22,7 @@ from kbindex.errors import (
     RefusedError,
     TooMuchToEmbedError,
 )
-from kbindex.formats import shell_word
+from kbindex.formats import as_text, shell_word
 from kbindex.git import Git
 from kbindex.model import Problem
 from kbindex.progress import progress_on
@@ -228,7 +228,7 @@ def render_report(report: Report, dry_run: bool = False) -> str:
         )
     if report.checkpointed:
         lines.append("checkpoint: the WAL was folded into the table")
-    return "\n".join(lines)
+    return as_text(lines)
 
 
 def _mention_unstaged_configuration(git: Git) -> None:
