@@ -56,7 +56,11 @@ def _git(repository: Repository) -> Iterator[Finding]:
     else:
         yield Finding("git", "ok", version)
     if repository.git.is_bare:
-        yield Finding("git", "warning", "a bare repository: check and diff work here, no more")
+        yield Finding(
+            "git",
+            "warning",
+            "a bare repository: what is read is HEAD's, and no index can be built here",
+        )
 
 
 def _hooks(repository: Repository) -> Iterator[Finding]:

@@ -141,6 +141,14 @@ class Git:
         """Our local state that all work trees share; nothing of it is ever committed."""
         return self.common_dir / "kbindex"
 
+    def require_worktree(self) -> None:
+        """Raise UsageError in a bare repository."""
+        if self.is_bare:
+            raise UsageError(
+                f"'{self.git_dir}' is a bare repository, and an index is built in a work tree",
+                "run this in a clone",
+            )
+
     def run(self, *arguments: str, stdin: bytes | None = None) -> bytes:
         """Run git and return its output. Raises GitError with git's own words."""
         done = self._run(arguments, stdin)

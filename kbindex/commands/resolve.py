@@ -21,6 +21,7 @@ from kbindex.settle import Settled, settle_index
 def resolve(directory: Path | None) -> ExitCode:
     """Settle every conflict below the index folder and print what was done."""
     git = Git(directory)
+    git.require_worktree()
     with write_lock(git):  # what another run committed while we waited is seen
         head = git.head_tree()
         repository = repository_at(git, head)
