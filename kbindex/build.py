@@ -440,7 +440,7 @@ class Build:
                 rows += store.committed_rows((self._committed | self._distrusted) - live)
             vectors = self._with_committed({row.key for row in rows})
             return store.start_table(rows, vectors)
-        self._vectors |= self._cache.vectors(self._retaken(fresh, drafts, live))
+        self._vectors = self._with_committed(self._retaken(fresh, drafts, live))
         rows = self._rows(drafts, live & self._vectors.keys())
         changes, self._report.checkpointed = store.add(
             rows,

@@ -32,7 +32,12 @@ app = typer.Typer(
 
 
 _REFUSALS_OF_THE_SYSTEM = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE}
+    {
+        *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO),
+        *(errno.EROFS, errno.EACCES, errno.EPERM),
+        *(errno.EMFILE, errno.ENFILE),
+        *(errno.EEXIST, errno.ENOTDIR, errno.EISDIR),  # something else stands in our place
+    }
 )
 
 
@@ -59,7 +64,11 @@ def _run(command: Callable[[], ExitCode]) -> None:
         code = ExitCode.OK
     except OSError as error:
         if error.errno in _REFUSALS_OF_THE_SYSTEM:
+            from kbindex.sqlite_errors import lacks_room
+
             note(f"the system refused: {error}")
+            if lacks_room(error):
+                note("remedy: make room on the disk, then run this again")
             code = ExitCode.USAGE
         else:
             code = _report_bug()
@@ -80,11 +89,16 @@ def _require_format(form: Format, *known: Format) -> None:
 
 
 def _report_bug() -> ExitCode:
-    with tempfile.NamedTemporaryFile(
-        "w", prefix="kbindex-bug-", suffix=".txt", delete=False, encoding="utf-8"
-    ) as file:
-        file.write(f"kbindex {__version__}, Python {sys.version}\n{traceback.format_exc()}")
-    note(f"this is a bug in kbindex, sorry; please report what stands in {file.name}")
+    report = traceback.format_exc()
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="kbindex-bug-", suffix=".txt", delete=False, encoding="utf-8"
+        ) as file:
+            file.write(f"kbindex {__version__}, Python {sys.version}\n{report}")
+        note(f"this is a bug in kbindex, sorry; please report what stands in {file.name}")
+    except OSError:
+        last = report.rstrip().rsplit("\n", 1)[-1]
+        note(f"this is a bug in kbindex, sorry; there is no room for a report, please say: {last}")
     return ExitCode.BUG
 
 

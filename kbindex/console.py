@@ -6,6 +6,7 @@ Nothing from a repository reaches a terminal as it is: that is seen to here, whe
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 
 from kbindex.formats import as_text
 
@@ -41,7 +42,9 @@ def begin_run() -> None:
 
 def note(message: str) -> None:
     """Write a message to stderr, marked as ours; its further lines are indented."""
-    _write(sys.stderr, "kbindex: " + as_text(message.split("\n")).replace("\n", "\n  ") + "\n")
+    lines = as_text(message.split("\n")).replace("\n", "\n  ")
+    with suppress(OSError):  # a full disk behind stderr ends no command
+        _write(sys.stderr, f"kbindex: {lines}\n")
 
 
 def _write(stream: object, text: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from kbindex.errors import UnsafePlaceError, UsageError
@@ -116,7 +117,8 @@ def write_changes(
             write_file(git.root, path, content)
             differing.append(path)
     digests = {path: file_digest(git.root, path) for path in changes}
-    write_whole(local_dir / _UNSTAGED, json.dumps(digests))
+    with suppress(OSError):  # without the note a check calls them damaged, which mends them
+        write_whole(local_dir / _UNSTAGED, json.dumps(digests))
     return sorted(differing)
 
 

@@ -8,7 +8,11 @@ done with it is not here.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
+
+from kbindex.local_files import read_text, remove
+from kbindex.scratch import write_whole
 
 _NAME = "refused"
 _TREE = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -16,22 +20,17 @@ _TREE = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 def note_refused(folder: Path, tree: str) -> None:
     """Keep the tree of a refused commit in the local ``folder``, where it can be written."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / _NAME).write_text(tree, encoding="ascii")
-    except OSError:
-        return
+    with suppress(OSError):
+        write_whole(folder / _NAME, tree)
 
 
 def refused_tree(folder: Path) -> str | None:
     """Return the tree that was kept, ``None`` where there is none."""
-    try:
-        found = (folder / _NAME).read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return None
+    found = read_text(folder / _NAME) or ""
     return found if _TREE.fullmatch(found) else None
 
 
 def forget_refused(folder: Path) -> None:
     """Keep no tree any more."""
-    (folder / _NAME).unlink(missing_ok=True)
+    with suppress(OSError):
+        remove(folder / _NAME)

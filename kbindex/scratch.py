@@ -7,12 +7,13 @@ to the system.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from kbindex.local_files import remove
@@ -34,7 +35,10 @@ def scratch_folder(local: Path | None) -> Iterator[Path]:
     place = _place(local) if local else None
     if place is not None:
         _sweep(place)
-    folder = Path(tempfile.mkdtemp(prefix="kbindex-", dir=place))
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="kbindex-", dir=place))
+    except FileNotFoundError as error:  # so says tempfile where it can't write anywhere
+        raise OSError(errno.ENOSPC, "scratch files can be written nowhere") from error
     try:
         with hold_lock(folder):
             yield folder
@@ -51,8 +55,10 @@ def write_whole(file: Path, content: str) -> None:
         if file.is_dir():
             remove(file)
         os.replace(scratch, file)  # noqa: PTH105 - whole or not at all
-    finally:
-        scratch.unlink(missing_ok=True)
+    except BaseException:
+        with suppress(OSError):
+            scratch.unlink()
+        raise
 
 
 def _place(local: Path) -> Path | None:

@@ -20,7 +20,7 @@ from kbindex.seal import make_seal, read_seal, write_seal
 from kbindex.view_files import SEAL
 
 NAMES = ("view", "view-wal", "view-shm", "matrix", "cache", "cache-journal", "seal", "servers",
-         "unstaged", "lock")  # fmt: skip
+         "unstaged", "refused", "lock")  # fmt: skip
 _GLOBS = {
     "view": "view-*.sqlite",
     "view-wal": "view-*.sqlite-wal",
@@ -31,6 +31,7 @@ _GLOBS = {
     "seal": "seal*",
     "servers": "servers.json",
     "unstaged": "unstaged.json",
+    "refused": "refused",
     "lock": "lock",
 }
 _ASIDE = {"view-wal": ("view", "-wal"), "view-shm": ("view", "-shm"),
@@ -275,9 +276,18 @@ def lose_page(file: Path, chance: random.Random) -> None:
     file.write_bytes(content)
 
 
+GARBAGE = (
+    b"garbage " * 600,
+    b"null",
+    b"[" * 30_000,
+    b'{"a": {"b": [1e999, null]}}',
+    b"\0" * 900,
+    b"a" * 40,
+)
+
+
 def scribble(file: Path, chance: random.Random) -> None:
-    texts = (b"garbage " * 600, b"null", b"[" * 30_000, b'{"a": {"b": [1e999, null]}}', b"\0" * 900)
-    file.write_bytes(chance.choice(texts))
+    file.write_bytes(chance.choice(GARBAGE))
 
 
 def remove(file: Path, _: random.Random | None = None) -> None:

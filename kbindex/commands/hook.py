@@ -19,6 +19,7 @@ from kbindex.errors import (
 )
 from kbindex.formats import shell_word
 from kbindex.git import Git, decode_path, pathspec
+from kbindex.local_files import remove
 from kbindex.repository import Repository, repository_at
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def _post_commit(git: Git) -> ExitCode:
         from kbindex.publish import restore_worktree
         from kbindex.stash import stashed_paths_below
 
-        flag.unlink()
+        remove(flag)
         folder = repository.config.index_dir
         is_hidden = stashed_paths_below(folder)
         git.run("reset", "--quiet", "HEAD", "--", pathspec(folder))

@@ -1,0 +1,100 @@
+"""A disk that is full or fails: one sentence, a documented exit code, and answers all the same."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from conftest import Done, Repo, Template, run
+from mutations import EDIT, EDITED, QUERIES, fill
+
+from kbindex.scratch import scratch_folder
+
+
+@pytest.fixture
+def repo(from_template: Template) -> Repo:
+    return from_template("damage", fill)
+
+
+def run_without_room(repo: Repo, *arguments: str) -> Done:
+    """Run the command line where no file may have any bytes, as if the disk were full."""
+    done = subprocess.run(
+        [sys.executable, "-m", "kbindex", *arguments],
+        cwd=repo.root,
+        env=repo.environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)),
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("has_view", [True, False])
+def test_a_query_answers_on_a_full_disk(repo: Repo, has_view: bool) -> None:
+    before = run(repo, *QUERIES[0])
+    if not has_view:
+        shutil.rmtree(repo.root / ".git/kbindex")
+    done = run_without_room(repo, *QUERIES[0])
+    assert done.code == 0, done.err
+    assert done.out == before.out
+    assert done.err.count("can't be written") == (0 if has_view else 2), "view and cache"
+
+
+@pytest.mark.parametrize("verb", [("update",), ("hook", "pre-commit"), ("checkpoint",)])
+def test_a_writer_stops_on_a_full_disk_and_loses_nothing(repo: Repo, verb: tuple[str, ...]) -> None:
+    file = repo.root / EDITED
+    file.write_text(file.read_text() + EDIT)
+    repo.git("add", "--all")
+    staged = repo.git("write-tree")
+    done = run_without_room(repo, *verb)
+    assert done.code == 2, done
+    assert done.err.count("the local cache can't be written") == 1
+    assert "remedy: make room" in done.err
+    assert repo.git("write-tree") == staged
+    assert run(repo, "update").code == 0
+    assert run(repo, "check").code == 0
+
+
+def nowhere(*_: object, **__: object) -> None:
+    raise FileNotFoundError(2, "No usable temporary directory found")
+
+
+def test_scratch_that_can_be_written_nowhere_is_a_refusal_of_the_system(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "mkdtemp", nowhere)
+    with pytest.raises(OSError, match="nowhere"), scratch_folder(None):
+        pass
+    done = run(repo, "update", "--worktree")
+    assert done.code == 2
+    assert "remedy: make room" in done.err
+
+
+def test_a_bug_is_reported_where_no_report_can_be_written(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "NamedTemporaryFile", nowhere)
+    monkeypatch.setattr("kbindex.commands.status.put", lambda _: 1 / 0)
+    done = run(repo, "status")
+    assert done.code == 70
+    assert "ZeroDivisionError: division by zero" in done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+def test_messages_that_cannot_be_written_end_no_command(repo: Repo) -> None:
+    with open("/dev/full", "w") as full:  # noqa: PTH123 - a stream for the process
+        done = subprocess.run(
+            [sys.executable, "-m", "kbindex", *QUERIES[0]],
+            cwd=repo.root,
+            env=repo.environment,
+            stdout=subprocess.DEVNULL,
+            stderr=full,
+        )
+    assert done.returncode == 0
