@@ -432,7 +432,7 @@ class Build:
                 rows += store.committed_rows((self._committed | self._distrusted) - live)
             vectors = self._cache.vectors(row.key for row in rows) | self._vectors
             return store.start_table(rows, vectors)
-        self._vectors |= self._cache.vectors(self._retaken(fresh, live))
+        self._vectors |= self._cache.vectors(self._retaken(fresh, drafts))
         rows = self._rows(drafts, live & self._vectors.keys())
         changes, self._report.checkpointed = store.add(
             rows,
@@ -443,11 +443,10 @@ class Build:
         )
         return changes | (store.foreign_files() if self._options.may_change_recipe else {})
 
-    def _retaken(self, fresh: Sequence[DocumentState], live: set[str]) -> set[str]:
-        held = live & self._committed
-        return retaken_keys(
-            self._git, self._config, self._snapshot, self._cache, self._identity, fresh, held
-        )
+    def _retaken(self, fresh: Sequence[DocumentState], drafts: Sequence[Draft]) -> set[str]:
+        drafted = [key for draft in drafts for key in draft.keys]
+        git, config, snapshot = self._git, self._config, self._snapshot
+        return retaken_keys(git, config, snapshot, self._cache, self._identity, fresh, drafted)
 
     def _rows(self, drafts: Sequence[Draft], keys: set[str]) -> list[Row]:
         """Return a row for each key that is live, anchored where it first stands."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
+from pathlib import PurePosixPath as Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,7 +123,9 @@ class RowStore:
         from kbindex.wal import encode_wal
 
         all_rows, all_vectors, changes = self._folded(rows, vectors, repeated)
-        name, content = encode_wal(all_rows, stack_vectors(all_rows, all_vectors))
+        # Rows that were taken up again may be all that an older file holds: it may go elsewhere.
+        kept = self._snapshot.wal.keys() - {Path(source.path).name for source in repeated}
+        name, content = encode_wal(all_rows, stack_vectors(all_rows, all_vectors), kept)
         return changes | {f"{self._folder}/{WAL}/{name}": content}, False
 
     def _marked(self, changes: Changes) -> Changes:
