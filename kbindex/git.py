@@ -351,9 +351,9 @@ class Git:
             stderr=subprocess.DEVNULL,
         )
 
-    def untracked(self, folder: str) -> list[str]:
-        """Return the files below ``folder`` that git doesn't know and doesn't ignore."""
-        return split_paths(self.run(*UNTRACKED, pathspec(folder)))
+    def untracked(self, *folders: str) -> list[str]:
+        """Return the files below ``folders`` that git doesn't know and doesn't ignore."""
+        return split_paths(self.run(*UNTRACKED, *map(pathspec, folders)))
 
     def unmerged(self, folder: str) -> dict[str, dict[int, str]]:
         """Return conflicted paths: stage (1 base, 2 ours, 3 theirs) to blob."""

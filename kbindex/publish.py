@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kbindex.git import Git, encode_path
-from kbindex.layout import WAL
+from kbindex.layout import OUTLINES, TABLE, WAL
 
 _UNSTAGED = "unstaged.json"
 
@@ -50,8 +50,8 @@ def restore_worktree(git: Git, index_dir: str) -> None:
     if git.is_sparse:
         return
     git.check_out(git.changed_in_worktree(index_dir))
-    for path in git.untracked(f"{index_dir}/{WAL}"):
-        remove_file(git.root, path)  # of a commit that was stopped
+    for path in git.untracked(*(f"{index_dir}/{folder}" for folder in (WAL, TABLE, OUTLINES))):
+        remove_file(git.root, path)  # of a commit that was stopped, or a writer that was killed
 
 
 def stage_blobs(git: Git, blobs: Mapping[str, str | None]) -> None:
