@@ -16,8 +16,9 @@ from kbindex.cache import Cache
 from kbindex.committed import cached_keys, listed_keys, sources
 from kbindex.config import Config
 from kbindex.git import Git
+from kbindex.layout import outline_path
 from kbindex.model import DocumentState, Snapshot
-from kbindex.snapshot import read_snapshot
+from kbindex.snapshot import make_snapshot
 
 
 def retaken_keys(
@@ -36,13 +37,19 @@ def retaken_keys(
     head = git.head_tree()
     if head is None:
         return set()
-    before = read_snapshot(git, head, config)
-    standing = {s.path: s.keys for s in fresh if before.outlines.get(s.path) == s.outline}
-    needed: set[str] = set().union(*standing.values())
-    taken = {key for s in fresh if s.path not in standing for key in s.keys} | set(drafted)
+    # Of the index alone, which is listed in half the time: its outlines are all without documents.
+    before = make_snapshot(head, git.list_tree(head, config.index_dir), config)
+    old = dict(before.orphans)
+    needed: set[str] = set()
+    taken = set(drafted)
+    for state in fresh:
+        path = outline_path(config.index_dir, config.document_path(state.path))
+        is_unchanged = old.get(path) == state.outline
+        (needed if is_unchanged else taken).update(state.keys)
+        if is_unchanged:
+            del old[path]
     if taken:
-        old = {oid for path, oid in before.outlines.items() if path not in standing}
-        taken -= listed_keys(git, {*old, *before.orphans.values()})
+        taken -= listed_keys(git, set(old.values()))
     in_head = set(sources(before))
     unsafe: set[str] = set()
     for source in sources(snapshot) if taken else ():
