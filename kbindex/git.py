@@ -175,7 +175,15 @@ class Git:
         previous = self._environment
         with tempfile.TemporaryDirectory(prefix="kbindex-") as scratch:
             index = Path(scratch) / "index"
-            self._environment = {**previous, "GIT_INDEX_FILE": str(index)}
+            # With core.splitIndex each would leave a file beside the repository's own index.
+            number = int(previous.get("GIT_CONFIG_COUNT") or 0)
+            self._environment = {
+                **previous,
+                "GIT_INDEX_FILE": str(index),
+                "GIT_CONFIG_COUNT": str(number + 1),
+                f"GIT_CONFIG_KEY_{number}": "core.splitIndex",
+                f"GIT_CONFIG_VALUE_{number}": "false",
+            }
             try:
                 yield index
             finally:
