@@ -34,4 +34,7 @@ def refused_tree(folder: Path) -> str | None:
 
 def forget_refused(folder: Path) -> None:
     """Keep no tree any more."""
-    (folder / _NAME).unlink(missing_ok=True)
+    try:
+        (folder / _NAME).unlink(missing_ok=True)
+    except OSError:
+        return  # it is forgotten when its tree is gone
