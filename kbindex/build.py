@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -276,7 +277,7 @@ class Build:
             return {state.path for state in stale if not state.is_fresh}
         stored = self._stored or self._recipe
         if stored.composition != self._recipe.composition:  # no key can tell
-            head = self._head_documents()
+            head = self._head_documents
             return {p for p, blob in self._snapshot.documents.items() if head.get(p) != blob}
         states = compare(self._snapshot, stored.embedder, self._git)
         return {state.path for state in states if not state.is_fresh}
@@ -440,7 +441,7 @@ class Build:
                 rows += store.committed_rows((self._committed | self._distrusted) - live)
             vectors = self._with_committed({row.key for row in rows})
             return store.start_table(rows, vectors)
-        self._vectors = self._with_committed(self._retaken(fresh, drafts, live))
+        self._vectors = self._with_committed(self._retaken(fresh, drafts))
         rows = self._rows(drafts, live & self._vectors.keys())
         changes, self._report.checkpointed = store.add(
             rows,
@@ -451,19 +452,12 @@ class Build:
         )
         return changes | (store.foreign_files() if self._options.may_change_recipe else {})
 
-    def _retaken(
-        self, fresh: Sequence[DocumentState], drafts: Sequence[Draft], live: set[str]
-    ) -> set[str]:
-        return retaken_keys(
-            self._git,
-            self._config,
-            self._snapshot,
-            self._cache,
-            self._recipe.embedder,
-            fresh,
-            {draft.path: draft.keys for draft in drafts},
-            live & self._committed,
-        )
+    def _retaken(self, fresh: Sequence[DocumentState], drafts: Sequence[Draft]) -> set[str]:
+        # A document as it is in HEAD takes nothing up again: its outline was damaged, not its text.
+        other = [draft for draft in drafts if self._head_documents.get(draft.path) != draft.blob]
+        drafted = [key for draft in other for key in draft.keys]
+        git, config, snapshot = self._git, self._config, self._snapshot
+        return retaken_keys(git, config, snapshot, self._cache, self._identity, fresh, drafted)
 
     def _rows(self, drafts: Sequence[Draft], keys: set[str]) -> list[Row]:
         """Return a row for each key that is live, anchored where it first stands."""
@@ -515,7 +509,7 @@ class Build:
         report.deleted = sorted(map(self._document_of, gone))
 
     def _count_recontexted(self, drafts: Sequence[Draft]) -> int:
-        blobs = self._head_documents() if drafts else {}
+        blobs = self._head_documents if drafts else {}
         n_chunks = 0
         for draft in drafts:
             blob = blobs.get(draft.path)
@@ -527,6 +521,7 @@ class Build:
             n_chunks += count_recontexted(before, listing, after, draft.entries)
         return n_chunks
 
+    @cached_property
     def _head_documents(self) -> dict[str, str]:
         head = self._git.head_tree()
         files = self._git.list_tree(head, self._config.bundle) if head else ()

@@ -70,6 +70,10 @@ class Config:
         below = self.document_path(path)
         return self._included.match(below) and not self._excluded.match(below)
 
+    def excludes(self, path: str) -> bool:
+        """Whether ``exclude`` leaves out a path of the bundle."""
+        return self._excluded.match(self.document_path(path))
+
     def in_bundle(self, path: str) -> bool:
         return self.bundle == "." or path.startswith(f"{self.bundle}/")
 

@@ -1,22 +1,28 @@
-"""Data on stdout, messages on stderr; the only module that prints."""
+"""Data on stdout, messages on stderr; the only module that prints.
+
+Nothing from a repository reaches a terminal as it is: that is seen to here, where it is printed.
+"""
 
 from __future__ import annotations
 
 import sys
 from contextlib import suppress
 
-from kbindex.formats import printable
+from kbindex.formats import as_text
 
 
 def put(data: str) -> None:
     """Write data, with a final newline, to stdout; nothing if it is empty."""
     if data:
-        _write(sys.stdout, data if data.endswith("\n") else f"{data}\n")
+        _write(sys.stdout, as_text(data.removesuffix("\n").split("\n")) + "\n")
 
 
-def put_raw(data: str) -> None:
-    """Write data to stdout exactly as it is."""
-    _write(sys.stdout, data)
+def put_document(text: str) -> None:
+    """Write a document's text to stdout: exactly as it is, but on a terminal as it can be shown."""
+    if sys.stdout.isatty():
+        put(as_text(text.splitlines()))
+    else:
+        _write(sys.stdout, text)
 
 
 _said: set[str] = set()
@@ -35,8 +41,8 @@ def begin_run() -> None:
 
 
 def note(message: str) -> None:
-    """Write a message to stderr, marked as ours."""
-    lines = "\n".join(map(printable, message.split("\n")))
+    """Write a message to stderr, marked as ours; its further lines are indented."""
+    lines = as_text(message.split("\n")).replace("\n", "\n  ")
     with suppress(OSError):  # a full disk behind stderr ends no command
         _write(sys.stderr, f"kbindex: {lines}\n")
 

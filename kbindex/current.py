@@ -82,7 +82,7 @@ def _compared(repository: Repository, seal: Seal | None, index: str, *, in_memor
 
     snapshot = read_staged_snapshot(repository.git, repository.config)
     if not snapshot.has_index:
-        raise NoIndexError(repository.config.index_dir)
+        raise NoIndexError(repository.config.index_dir, is_bare=repository.git.is_bare)
     if _index_state(repository) != index:
         index = ""  # it has changed meanwhile
     staged = Staged(repository, snapshot, _state(snapshot, repository.config), index)
@@ -118,8 +118,9 @@ def _is_at_fault(repository: Repository, seal: Seal | None, error: Exception) ->
 
 
 def _index_state(repository: Repository) -> str:
-    """Name the state of git's index and the configuration, empty where git doesn't."""
-    checksum = index_checksum(repository.git.index_file)
+    """Name the state of git's index (bare: of HEAD) and the configuration, empty if git doesn't."""
+    git = repository.git
+    checksum = git.head_tree() if git.is_bare else index_checksum(git.index_file)
     return f"{checksum}:{_config_id(repository.config)}" if checksum else ""
 
 

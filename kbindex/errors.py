@@ -5,9 +5,14 @@ Bugs are not here: they stay ordinary exceptions, and the command line turns the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from kbindex.formats import shell_word
+
+if TYPE_CHECKING:
+    from kbindex.model import Problem
 
 
 class ExitCode(IntEnum):
@@ -47,9 +52,10 @@ class NotARepositoryError(UsageError):
 
 
 class NoBundleError(UsageError):
-    def __init__(self, bundle: str) -> None:
+    def __init__(self, bundle: str, left_out: Sequence[Problem] = ()) -> None:
+        first = "".join(f"; '{problem.path}' {problem.message}" for problem in left_out[:1])
         super().__init__(
-            f"there is no bundle: no Markdown file under '{bundle}/' is known to git",
+            f"there is no bundle: no Markdown file under '{bundle}/' is known to git{first}",
             f"put documents into '{bundle}/' and 'git add' them, "
             "or name another folder with 'kbindex init --bundle DIR'",
         )
@@ -75,10 +81,10 @@ class UnsafePlaceError(UsageError):
 class NoIndexError(KbindexError):
     exit_code = ExitCode.UNREADABLE_INDEX
 
-    def __init__(self, index_dir: str) -> None:
+    def __init__(self, index_dir: str, *, is_bare: bool = False) -> None:
         super().__init__(
             f"there is no index yet: '{index_dir}/recipe.json' is not known to git",
-            "kbindex init",
+            "kbindex init" + (" in a clone; then commit, and push to here" if is_bare else ""),
         )
 
 

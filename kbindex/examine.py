@@ -16,7 +16,7 @@ from kbindex.choose import open_embedder
 from kbindex.current import use_view
 from kbindex.embed import OLLAMA, Embedder
 from kbindex.embed.canaries import probe_texts, tail_is_seen
-from kbindex.errors import KbindexError, NoIndexError
+from kbindex.errors import KbindexError, NoIndexError, UnsafePlaceError
 from kbindex.hooks import HOOK_TYPES, PRE_COMMIT_CONFIG, calls_us
 from kbindex.layout import OUTLINES, RECIPE, TABLE, WAL
 from kbindex.model import Finding, Recipe
@@ -26,8 +26,10 @@ from kbindex.search import coverage
 from kbindex.servers import configured_server
 from kbindex.snapshot import read_recipe, read_staged_snapshot
 from kbindex.tokens import count_tokens
+from kbindex.worktree import read_file
 
 _LEAST_GIT = (2, 31)
+_MOST_READ = 1 << 20
 _TOKENIZED = ("Ñandú 灯台 wipes the lenses, 1889", 14)
 """A text and its number of cl100k tokens."""
 _PROBE_WORDS = 200
@@ -54,13 +56,17 @@ def _git(repository: Repository) -> Iterator[Finding]:
     else:
         yield Finding("git", "ok", version)
     if repository.git.is_bare:
-        yield Finding("git", "warning", "a bare repository: check and diff work here, no more")
+        yield Finding(
+            "git",
+            "warning",
+            "a bare repository: what is read is HEAD's, and no index can be built here",
+        )
 
 
 def _hooks(repository: Repository) -> Iterator[Finding]:
     if repository.git.is_bare:
         return
-    framework = _text(repository.git.root / PRE_COMMIT_CONFIG)
+    framework = _framework(repository.git.root)
     folder = repository.git.hooks_dir
     missing = [name for name in HOOK_TYPES if not _runs(folder / name, framework)]
     kind = "pre-commit" if framework else "native"
@@ -76,6 +82,14 @@ def _hooks(repository: Repository) -> Iterator[Finding]:
 
 def _runs(file: Path, framework: str) -> bool:
     return file.is_file() and os.access(file, os.X_OK) and calls_us(_text(file), framework)
+
+
+def _framework(root: Path) -> str:
+    try:
+        content = read_file(root, PRE_COMMIT_CONFIG, _MOST_READ) or b""
+    except UnsafePlaceError:
+        return ""  # a link, and not followed
+    return content.decode("utf-8", "replace")
 
 
 def _text(file: Path) -> str:

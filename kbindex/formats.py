@@ -1,8 +1,13 @@
-"""The output formats, and what may reach a terminal: apart from ``render`` to be cheap."""
+"""The output formats, and what may reach a terminal: apart from ``render`` to be cheap.
+
+Paths, headings and settings come from repositories. Where lines of text are made of them, they
+become text by ``as_text``; ``console`` sees to the rest.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from enum import StrEnum
 
 
@@ -17,15 +22,30 @@ class Format(StrEnum):
     SARIF = "sarif"
 
 
-_CONTROL = re.compile(r"[\x00-\x08\n\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile(
+    r"[\x00-\x08\n\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069"
+    r"\ud800-\udc7f\udd00-\udfff]"  # half a character, but for a byte of a path
+)
 
 
+# The same, and what else can make JSON look otherwise than it reads; joiners of letters are none.
+_HIDDEN = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _NEEDS_NO_QUOTES = re.compile(r"[A-Za-z0-9_./+][A-Za-z0-9_./+-]*")
 
 
 def printable(line: str) -> str:
     """Return one line without anything that could steer a terminal or begin another line."""
     return _CONTROL.sub("\ufffd", line)
+
+
+def as_text(lines: Iterable[str]) -> str:
+    """Return lines as they are printed: none steers a terminal, and none becomes two."""
+    return "\n".join(map(printable, lines))
+
+
+def escape_hidden(json: str) -> str:
+    """Return JSON in which what a terminal could act upon, and half a character, is an escape."""
+    return _HIDDEN.sub(lambda match: f"\\u{ord(match.group()):04x}", json)
 
 
 def shell_word(path: str, *, bare: bool = False) -> str:

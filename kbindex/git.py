@@ -141,6 +141,14 @@ class Git:
         """Our local state that all work trees share; nothing of it is ever committed."""
         return self.common_dir / "kbindex"
 
+    def require_worktree(self) -> None:
+        """Raise UsageError in a bare repository."""
+        if self.is_bare:
+            raise UsageError(
+                f"'{self.git_dir}' is a bare repository, and an index is built in a work tree",
+                "run this in a clone",
+            )
+
     def run(self, *arguments: str, stdin: bytes | None = None) -> bytes:
         """Run git and return its output. Raises GitError with git's own words."""
         done = self._run(arguments, stdin)
@@ -217,7 +225,15 @@ class Git:
         previous = self._environment
         with scratch_folder(self.local_dir) as scratch:
             index = scratch / "index"
-            self._environment = {**previous, "GIT_INDEX_FILE": str(index)}
+            # With core.splitIndex each would leave a file beside the repository's own index.
+            number = int(previous.get("GIT_CONFIG_COUNT") or 0)
+            self._environment = {
+                **previous,
+                "GIT_INDEX_FILE": str(index),
+                "GIT_CONFIG_COUNT": str(number + 1),
+                f"GIT_CONFIG_KEY_{number}": "core.splitIndex",
+                f"GIT_CONFIG_VALUE_{number}": "false",
+            }
             try:
                 yield index
             finally:
@@ -436,9 +452,9 @@ class Git:
             stderr=subprocess.DEVNULL,
         )
 
-    def untracked(self, folder: str) -> list[str]:
-        """Return the files below ``folder`` that git doesn't know and doesn't ignore."""
-        return split_paths(self.run(*UNTRACKED, pathspec(folder)))
+    def untracked(self, *folders: str) -> list[str]:
+        """Return the files below ``folders`` that git doesn't know and doesn't ignore."""
+        return split_paths(self.run(*UNTRACKED, *map(pathspec, folders)))
 
     def unmerged(self, folder: str) -> dict[str, dict[int, str]]:
         """Return conflicted paths: stage (1 base, 2 ours, 3 theirs) to blob."""

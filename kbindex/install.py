@@ -73,7 +73,7 @@ def _configuration(git: Git) -> str | None:
 def _not_safely() -> UsageError:
     return UsageError(
         f"{PRE_COMMIT_CONFIG} can't be extended safely",
-        f"add this to its 'repos':\n{framework_entry()}",
+        f"add this to its 'repos':\n{framework_entry('')}",  # a message's lines are indented
     )
 
 

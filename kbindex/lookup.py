@@ -9,8 +9,8 @@ from kbindex.anchors import plain_text, slugify
 from kbindex.config import Config
 from kbindex.console import note
 from kbindex.errors import UsageError
-from kbindex.formats import printable
 from kbindex.git import decode_path, encode_path
+from kbindex.patterns import composed
 from kbindex.view import View
 
 _SUGGESTIONS = 8
@@ -38,15 +38,27 @@ class Section:
 
 
 def look_up(view: View, config: Config, name: str) -> FoundDocument | None:
-    """Return the document with this id or path, ``None`` if there is none."""
+    """Return the document with this id or path, ``None`` if there is none.
+
+    An accented letter and its parts are the same, unless two names differ in nothing else.
+    """
     name = name.removeprefix("./")
     below = "" if config.bundle == "." else f"{config.bundle}/"
-    for path in (name, f"{below}{name}.md", f"{below}{name}", f"{name}.md"):
+    paths = (name, f"{below}{name}.md", f"{below}{name}", f"{name}.md")
+    for path in paths:
         found = view.document(encode_path(path))
         if found:
             columns = (found[name] for name in ("blob", "title", "type", "headings"))
             return FoundDocument(path, *columns)
+    for path in () if name.isascii() else paths:
+        same = [known for known in _paths(view) if composed(known) == composed(path)]
+        if len(same) == 1 and same[0] != path:
+            return look_up(view, config, same[0])
     return None
+
+
+def _paths(view: View) -> list[str]:
+    return [decode_path(path) for (path,) in view.db.execute("SELECT path FROM document")]
 
 
 def find_document(view: View, config: Config, name: str) -> FoundDocument:
@@ -54,13 +66,13 @@ def find_document(view: View, config: Config, name: str) -> FoundDocument:
     found = look_up(view, config, name)
     if found:
         return found
-    paths = [decode_path(path) for (path,) in view.db.execute("SELECT path FROM document")]
-    known = sorted(map(config.document_id, paths))
-    near = difflib.get_close_matches(name, known, n=_SUGGESTIONS, cutoff=0.4)
+    known = {composed(found): found for found in sorted(map(config.document_id, _paths(view)))}
+    names = difflib.get_close_matches(composed(name), known, n=_SUGGESTIONS, cutoff=0.4)
+    near = [known[found] for found in names]
     remedy = (
         f"nearest are: {', '.join(near)}" if near else "kbindex query finds documents by content"
     )
-    raise UsageError(f"no document '{name}' is indexed", printable(remedy))
+    raise UsageError(f"no document '{name}' is indexed", remedy)
 
 
 def find_section(
@@ -86,7 +98,7 @@ def find_section(
         key=lambda s: -difflib.SequenceMatcher(None, wanted.casefold(), s.anchor).ratio(),
     )
     listed = ", ".join(section.anchor for section in by_likeness[:50])
-    raise UsageError(f"{path} has no section '{wanted}'", printable(f"its sections are: {listed}"))
+    raise UsageError(f"{path} has no section '{wanted}'", f"its sections are: {listed}")
 
 
 def _sections(headings: list[tuple[int, str, str, int]], end: int) -> list[Section]:

@@ -208,6 +208,9 @@ class Snapshot:
     """Entries below the index folder for which the index is not read."""
     strays: tuple[Problem, ...] = ()
     """Files below the index folder that nothing reads."""
+    left_out: tuple[Problem, ...] = ()
+    """What looks like documents and is none; the first of them."""
+    n_left_out: int = 0
 
     @property
     def has_index(self) -> bool:

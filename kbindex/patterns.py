@@ -8,6 +8,7 @@ which Python has from 3.11). Not here: the case of letters, and POSIX classes in
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
@@ -21,6 +22,14 @@ _FOLDER = "folder"
 class _Pattern:
     selects: bool
     path: re.Pattern[str]
+
+
+def composed(text: str) -> str:
+    """Return a path in which each letter and its accents are one character where they can be.
+
+    macOS stores names decomposed, keyboards give them composed.
+    """
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 class Patterns:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kbindex.errors import UnsafePlaceError, UsageError
 from kbindex.git import Git
-from kbindex.layout import WAL
+from kbindex.layout import OUTLINES, TABLE, WAL
 from kbindex.local_files import read_strings
 from kbindex.scratch import write_whole
 from kbindex.storage.names import is_regular
@@ -79,8 +79,8 @@ def restore_worktree(git: Git, index_dir: str) -> None:
     changed = git.changed_in_worktree(index_dir)
     require_plain(git.root, changed)
     git.check_out(changed)
-    for path in git.untracked(f"{index_dir}/{WAL}"):
-        remove_file(git.root, path)  # of a commit that was stopped
+    for path in git.untracked(*(f"{index_dir}/{folder}" for folder in (WAL, TABLE, OUTLINES))):
+        remove_file(git.root, path)  # of a commit that was stopped, or a writer that was killed
 
 
 def stage_blobs(git: Git, blobs: Mapping[str, str | None]) -> None:

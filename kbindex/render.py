@@ -6,12 +6,11 @@ Control characters in documents never reach a terminal; JSON has one schema, als
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from kbindex.formats import Format, printable
+from kbindex.formats import Format, as_text, escape_hidden
 from kbindex.model import SEPARATOR, Answer, Audit, Finding, Hit, Problem
 
 _SCORE_DIGITS = 4
@@ -19,12 +18,12 @@ _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def to_json(value: Any, *, indent: int | None = 2) -> str:
-    """Return JSON; undecodable bytes of a path become lone surrogate escapes.
+    """Return JSON; undecodable bytes of a path, and what steers a terminal, become escapes.
 
     Raises ValueError for NaN and infinities, which JSON has no words for.
     """
     text = json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False)
-    return re.sub(r"[\ud800-\udfff]", lambda match: f"\\u{ord(match.group()):04x}", text)
+    return escape_hidden(text)
 
 
 # query
@@ -36,7 +35,7 @@ def render_answer(answer: Answer, form: Format, explain: bool = False) -> str:
         return to_json(answer_json(answer))
     if form == Format.JSONL:
         return "\n".join(to_json(hit_json(hit), indent=None) for hit in answer.hits)
-    return "\n".join(_hit_text(hit, explain) for hit in answer.hits)
+    return as_text(line for hit in answer.hits for line in _hit_lines(hit, explain))
 
 
 def answer_json(answer: Answer) -> dict[str, Any]:
@@ -93,18 +92,17 @@ def _section(hit: Hit) -> dict[str, Any] | None:
     return {"heading": list(hit.heading), "anchor": hit.anchor}
 
 
-def _hit_text(hit: Hit, explain: bool) -> str:
+def _hit_lines(hit: Hit, explain: bool) -> Iterator[str]:
     path = hit.heading[1:] if hit.heading[:1] == (hit.title,) else hit.heading
-    cited = printable(SEPARATOR.join(part for part in (hit.title, *path) if part))
+    cited = SEPARATOR.join(part for part in (hit.title, *path) if part)
     mark = " (deprecated)" if hit.status == "deprecated" else ""
-    line = f"{printable(hit.path)}:{hit.first_line}: {cited}{mark}  {hit.score:.2f}"
+    yield f"{hit.path}:{hit.first_line}: {cited}{mark}  {hit.score:.2f}"
     if explain and hit.explanation is not None:
         parts = " + ".join(f"{name} {value:.4f}" for name, value in hit.explanation.items())
         similarity = "unknown" if hit.similarity is None else f"{hit.similarity:.4f}"
-        line += f"\n    {hit.score:.4f} = {parts}; similarity {similarity}"
+        yield f"    {hit.score:.4f} = {parts}; similarity {similarity}"
     if hit.text is not None:
-        line += "\n" + "\n".join(f"    {printable(row)}" for row in hit.text.strip().splitlines())
-    return line
+        yield from (f"    {row}" for row in hit.text.strip().splitlines())
 
 
 # check
@@ -139,10 +137,10 @@ def render_check(
         lines = [_annotation("error", p) for p in problems] + [
             _annotation("notice", p) for p in notices
         ]
-        return "\n".join([*lines, verdict])
-    lines = [problem_text(problem) for problem in problems]
-    lines += [f"{problem_text(notice)} (notice)" for notice in notices]
-    return "\n".join([*lines, verdict])
+        return as_text([*lines, verdict])
+    lines = [_problem_text(problem) for problem in problems]
+    lines += [f"{_problem_text(notice)} (notice)" for notice in notices]
+    return as_text([*lines, verdict])
 
 
 def _audit_json(audit: Audit) -> dict[str, Any]:
@@ -165,10 +163,10 @@ def problem_json(problem: Problem) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def problem_text(problem: Problem) -> str:
+def _problem_text(problem: Problem) -> str:
     place = f"{problem.path}:{problem.line}" if problem.line else problem.path
     remedy = f"  →  {problem.remedy}" if problem.remedy else ""
-    return printable(f"{place}: {problem.rule}: {problem.message}{remedy}")
+    return f"{place}: {problem.rule}: {problem.message}{remedy}"
 
 
 def _verdict(
@@ -193,8 +191,8 @@ def _annotation(level: str, problem: Problem) -> str:
 
 
 def _escaped(text: str, more: str = "") -> str:
-    text = "".join(p if p in ("\n", "\r\n") else printable(p) for p in re.split(r"(\r?\n)", text))
-    for character in "%\r\n" + more:
+    text = as_text(text.replace("\r\n", "\n").split("\n"))
+    for character in "%\n" + more:
         text = text.replace(character, f"%{ord(character):02X}")
     return text.encode("utf-8", "backslashreplace").decode()
 
@@ -238,7 +236,7 @@ def render_facts(facts: Mapping[str, Any], form: Format) -> str:
     """Return nested facts as aligned text or as JSON."""
     if form == Format.JSON:
         return to_json(facts)
-    return "\n".join(_fact_lines(facts, ""))
+    return as_text(_fact_lines(facts, ""))
 
 
 def _fact_lines(facts: Mapping[str, Any], indent: str) -> Iterable[str]:
@@ -250,9 +248,9 @@ def _fact_lines(facts: Mapping[str, Any], indent: str) -> Iterable[str]:
             yield from _fact_lines(value, indent + "  ")
         elif isinstance(value, list):
             yield f"{label} {'none' if not value else ''}".rstrip()
-            yield from (f"{indent}  {printable(str(item))}" for item in value)
+            yield from (f"{indent}  {item}" for item in value)
         else:
-            yield f"{label} {'unknown' if value is None else printable(str(value))}"
+            yield f"{label} {'unknown' if value is None else value}"
 
 
 # doctor
@@ -268,7 +266,7 @@ def render_findings(findings: Sequence[Finding], form: Format) -> str:
         return to_json({"healthy": is_healthy, "findings": listed})
     lines = []
     for finding in findings:
-        lines.append(f"{finding.status:<8} {finding.check}: {printable(finding.message)}")
+        lines.append(f"{finding.status:<8} {finding.check}: {finding.message}")
         if finding.remedy:
-            lines.append(f"         remedy: {printable(finding.remedy)}")
-    return "\n".join(lines)
+            lines.append(f"         remedy: {finding.remedy}")
+    return as_text(lines)

@@ -56,7 +56,7 @@ def write_lock(git: Git) -> AbstractContextManager[None]:
 
 
 def open_repository(directory: Path | None) -> Repository:
-    """Return the repository with the configuration of its work tree.
+    """Return the repository with the configuration of its work tree; a bare one as HEAD has it.
 
     A folder with an index that is no repository is read as if it were one.
     """
@@ -69,7 +69,7 @@ def open_repository(directory: Path | None) -> Repository:
         if exported is None:
             raise
         git = exported
-    return worktree_repository(git)
+    return repository_at(git, git.head_tree()) if git.is_bare else worktree_repository(git)
 
 
 def worktree_repository(git: Git) -> Repository:
@@ -98,6 +98,6 @@ def open_tree(directory: Path | None, revision: str | None) -> tuple[Repository,
 def require_index(repository: Repository, snapshot: Snapshot) -> None:
     """Raise what a user without a bundle or an index should be told."""
     if not snapshot.documents and not snapshot.has_index:
-        raise NoBundleError(repository.config.bundle)
+        raise NoBundleError(repository.config.bundle, snapshot.left_out)
     if not snapshot.has_index:
-        raise NoIndexError(repository.config.index_dir)
+        raise NoIndexError(repository.config.index_dir, is_bare=repository.git.is_bare)

@@ -1,24 +1,24 @@
-"""Which passages came back whose rows nothing needed any more?
+"""Which passages does a commit take up whose rows another branch may drop, not knowing of it?
 
-A section that is typed again, or reverted to, finds its old rows among what HEAD holds as garbage.
-There another branch may meanwhile drop them: it compacts, or begins another table, and neither
-knows of this commit. Such rows are to be written once more, beside the commit that needs them.
-What a rename, a move or an edit keeps was needed before, and is not among them.
+A section that is typed again finds its old rows among what HEAD holds as garbage: another branch
+compacts, or begins another table, and they are gone. A copy of a passage finds its row in the WAL
+file of the commit that brought the passage: another branch reverts that, and the file is gone.
+Either merges without a conflict. Such rows are to be written once more, beside the commit that
+needs them. What a rename, a move or an edit keeps was needed before and is not among them, nor is
+what a change of the table would bring into conflict.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 
 from kbindex.cache import Cache
 from kbindex.committed import cached_keys, listed_keys, sources
 from kbindex.config import Config
 from kbindex.git import Git
-from kbindex.model import DocumentState, EmbedderIdentity, Snapshot
-from kbindex.plan import compare
-from kbindex.recipe import identity_id
-from kbindex.snapshot import read_snapshot
+from kbindex.layout import outline_path
+from kbindex.model import DocumentState, Snapshot
+from kbindex.snapshot import make_snapshot
 
 
 def retaken_keys(
@@ -26,33 +26,36 @@ def retaken_keys(
     config: Config,
     snapshot: Snapshot,
     cache: Cache,
-    identity: EmbedderIdentity,
-    fresh: Iterable[DocumentState],
-    drafted: Mapping[str, Iterable[str]],
-    held: set[str],
+    embedder: str,
+    fresh: Sequence[DocumentState],
+    drafted: Iterable[str],
 ) -> set[str]:
-    """Return the ``held`` keys whose rows stand in HEAD alone, where no outline names them.
+    """Return the keys that changed documents take up and whose rows HEAD holds, but not safely.
 
-    ``held`` are live and have a committed row; ``fresh`` are the documents whose outline stands,
-    ``drafted`` the keys of the others by path. What a document needed whose outline in HEAD is
-    damaged isn't known, and counts as needed.
+    ``fresh`` are the documents whose outline stands, ``drafted`` the keys of all others.
     """
     head = git.head_tree()
     if head is None:
         return set()
-    before = read_snapshot(git, head, config)
-    outlines = {*before.outlines.values(), *before.orphans.values()}
-    standing = {state.outline: state.keys for state in fresh if state.outline in outlines}
-    found = held.difference(*standing.values())
-    if found:
-        found -= listed_keys(git, outlines - standing.keys())
-    if found:
-        documents = {p: blob for p, blob in before.documents.items() if p in drafted}
-        for state in compare(replace(before, documents=documents), identity, git):
-            if not state.is_fresh:
-                found.difference_update(drafted[state.path])
+    # Of the index alone, which is listed in half the time: its outlines are all without documents.
+    before = make_snapshot(head, git.list_tree(head, config.index_dir), config)
+    old = dict(before.orphans)
+    needed: set[str] = set()
+    taken = set(drafted)
+    for state in fresh:
+        path = outline_path(config.index_dir, config.document_path(state.path))
+        is_unchanged = old.get(path) == state.outline
+        (needed if is_unchanged else taken).update(state.keys)
+        if is_unchanged:
+            del old[path]
+    if taken:
+        taken -= listed_keys(git, set(old.values()))
     in_head = set(sources(before))
-    for source in sources(snapshot):
-        if found and source not in in_head:
-            found.difference_update(cached_keys(cache, source, identity_id(identity)))
-    return found
+    unsafe: set[str] = set()
+    for source in sources(snapshot) if taken else ():
+        keys = taken.intersection(cached_keys(cache, source, embedder))
+        if source in in_head:
+            unsafe |= keys
+            keys = keys & needed if source.wal_blob is None else set()
+        taken -= keys
+    return taken & unsafe

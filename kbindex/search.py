@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from kbindex.fuse import DEPTH, Candidate, collapse, fuse, top_similar
 from kbindex.git import decode_path, encode_path
 from kbindex.lexical import chunks_with_phrases, search_words
 from kbindex.model import Coverage, Hit
-from kbindex.patterns import Patterns
+from kbindex.patterns import Patterns, composed
 from kbindex.terms import query_terms
 from kbindex.view import DamagedView, View
 
@@ -170,25 +170,31 @@ def _require_finite(numbers: NDArray[np.float32]) -> None:
 def _allowed_documents(db: sqlite3.Connection, config: Config, filters: Filters) -> set[int] | None:
     if filters == Filters():
         return None
-    matches_path = _path_filter(config, filters.path)
-    found = db.execute("SELECT id, path, type, tags FROM document")
+    found = db.execute("SELECT id, path, type, tags FROM document").fetchall()
+    paths = {number: composed(decode_path(path)) for number, path, _, _ in found}
+    matches_path = _path_filter(config, composed(filters.path), paths.values())
     return {
         number
-        for number, path, kind, tags in found
-        if matches_path(decode_path(path))
+        for number, _, kind, tags in found
+        if matches_path(paths[number])
         and (not filters.type or (kind or "").casefold() == filters.type.casefold())
         and (not filters.tag or filters.tag.casefold() in map(str.casefold, json.loads(tags)))
     }
 
 
-def _path_filter(config: Config, pattern: str) -> Callable[[str], bool]:
+def _path_filter(config: Config, pattern: str, paths: Iterable[str]) -> Callable[[str], bool]:
+    """Return what a pattern lets through: what it is the very path of, and what it matches."""
     if not pattern:
         return lambda _path: True
     try:
         patterns = Patterns([pattern])
     except ValueError as error:
-        raise UsageError(f"--path: {error}") from None
-    return lambda path: patterns.match(path) or patterns.match(config.document_path(path))
+        if not any(pattern in (path, config.document_path(path)) for path in paths):
+            raise UsageError(f"--path: {error}") from None
+        patterns = Patterns([])
+    return lambda path: any(
+        name == pattern or patterns.match(name) for name in (path, config.document_path(path))
+    )
 
 
 def _hits(view: View, config: Config, best: Sequence[Candidate], request: Request) -> list[Hit]:

@@ -20,7 +20,7 @@ from kbindex.model import Row, Snapshot
 from kbindex.publish import stage_blobs, stage_changes
 from kbindex.recipe import identity_id
 from kbindex.repository import Repository
-from kbindex.snapshot import commit_trees, read_recipe, read_snapshot, read_staged_snapshot
+from kbindex.snapshot import commit_trees, find_recipe, read_snapshot, read_staged_snapshot
 from kbindex.store import RowStore, stack_vectors
 
 
@@ -92,9 +92,9 @@ def _table_of(git: Git, index_dir: str, ours: Snapshot) -> dict[str, str | None]
 def _add_rows(repository: Repository, cache: Cache, ours: Snapshot, trees: list[str]) -> int:
     """Stage a WAL file with the rows that either side's outlines need and the index lacks."""
     git, config = repository.git, repository.config
-    recipe = read_recipe(git, ours, config)
+    recipe = find_recipe(git, ours, config)
     if recipe is None:
-        return 0
+        return 0  # an update says why, and mends it
     identity = identity_id(recipe.embedder)
     merged = read_staged_snapshot(git, config)
     held, _ = load_committed(git, merged, cache, recipe.embedder, config.index_dir)

@@ -18,9 +18,13 @@ from kbindex.layout import (
     has_outline_path,
     outline_path,
 )
+from kbindex.left_out import left_out
 from kbindex.model import Problem, Recipe, Snapshot
 from kbindex.recipe import parse_recipe
 from kbindex.storage.names import admit, is_plain_path, is_regular
+
+_MOST_NAMED = 100
+"""Files left out that are named; a tree may hold millions."""
 
 
 def read_snapshot(git: Git, tree: str, config: Config) -> Snapshot:
@@ -29,7 +33,13 @@ def read_snapshot(git: Git, tree: str, config: Config) -> Snapshot:
 
 
 def read_staged_snapshot(git: Git, config: Config) -> Snapshot:
-    """List what git's index holds, without writing a tree: works read-only and in a merge."""
+    """List what git's index holds, without writing a tree: works read-only and in a merge.
+
+    A bare repository has none; what its HEAD holds stands for it.
+    """
+    if git.is_bare:
+        head = git.head_tree()
+        return read_snapshot(git, head, config) if head else make_snapshot("", (), config)
     return make_snapshot(
         "", git.index_files(config.bundle, config.index_dir, take_ours=config.is_document), config
     )
@@ -78,7 +88,9 @@ def make_snapshot(tree: str, files: Iterable[tuple[str, str, str]], config: Conf
     folder, prefix = config.index_dir, f"{config.index_dir}/"
     documents: dict[str, str] = {}
     index_entries = []
-    skipped = []
+    skipped: list[Problem] = []
+    others: list[Problem] = []
+    n_left_out = 0
     for mode, oid, path in files:
         if path == folder or path.startswith(prefix):
             index_entries.append((mode, oid, path))
@@ -88,6 +100,10 @@ def make_snapshot(tree: str, files: Iterable[tuple[str, str, str]], config: Conf
                 documents[path] = oid
             else:
                 skipped.append(problem)
+        elif other := left_out(config, mode, path):
+            n_left_out += 1
+            if len(others) < _MOST_NAMED:
+                others.append(other)
     paths = {outline_path(folder, config.document_path(path)): path for path in documents}
     for outline, path in list(paths.items()):
         folders = PurePath(outline).parents if f"{OUTLINE_SUFFIX}/" in outline else ()
@@ -115,6 +131,8 @@ def make_snapshot(tree: str, files: Iterable[tuple[str, str, str]], config: Conf
         skipped=tuple(skipped),
         refused=tuple(admitted.refused),
         strays=tuple(admitted.strays),
+        left_out=tuple(others),
+        n_left_out=n_left_out,
     )
 
 

@@ -15,7 +15,8 @@ class StaleDocuments:
     def __init__(self, repository: Repository) -> None:
         self._config = repository.config
         spec = pathspec(self._config.bundle)
-        self._commands = [repository.git.start(*words, spec) for words in (CHANGED, UNTRACKED)]
+        asked = () if repository.git.is_bare else (CHANGED, UNTRACKED)
+        self._commands = [repository.git.start(*words, spec) for words in asked]
 
     def __enter__(self) -> StaleDocuments:
         return self

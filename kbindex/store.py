@@ -6,8 +6,9 @@ WAL; the WAL files of a commit that failed or is repeated are folded into the ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from enum import Enum, auto
+from pathlib import PurePosixPath as Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,7 +122,9 @@ class RowStore:
         if not rows:
             return {}, False
         all_rows, all_vectors, changes = self._folded(rows, vectors, repeated)
-        return changes | self._wal_file(all_rows, all_vectors), False
+        # Rows that were taken up again may be all that an older file holds: it may go elsewhere.
+        kept = self._snapshot.wal.keys() - {Path(source.path).name for source in repeated}
+        return changes | self._wal_file(all_rows, all_vectors, kept), False
 
     def _marked(self, changes: Changes) -> Changes:
         """Add the mark of the table as it will be, where the table changes or has another's."""
@@ -243,10 +246,12 @@ class RowStore:
             return self._wal_file(rows, vectors)
         return {f"{folder}/{name}": content for name, content in files.items()}
 
-    def _wal_file(self, rows: Sequence[Row], vectors: Vectors) -> Changes:
+    def _wal_file(
+        self, rows: Sequence[Row], vectors: Vectors, other_than: Container[str] = ()
+    ) -> Changes:
         from kbindex.wal import encode_wal
 
-        name, content = encode_wal(rows, stack_vectors(rows, vectors))
+        name, content = encode_wal(rows, stack_vectors(rows, vectors), other_than)
         return {f"{self._folder}/{WAL}/{name}": content}
 
 

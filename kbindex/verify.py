@@ -25,6 +25,7 @@ from kbindex.config import Config
 from kbindex.errors import DamagedIndexError, KbindexError, RecipeError
 from kbindex.git import Git
 from kbindex.layout import RECIPE, TABLE
+from kbindex.left_out import RULE as LEFT_OUT
 from kbindex.model import DocumentState, Problem, Recipe, Snapshot
 from kbindex.okf import parse_frontmatter
 from kbindex.plan import compare
@@ -71,7 +72,7 @@ def verify(git: Git, config: Config, snapshot: Snapshot, *, strict: bool = False
     verdict = Verdict(
         n_documents=len(snapshot.documents),
         problems=[*snapshot.skipped, *snapshot.refused],
-        notices=list(snapshot.strays),
+        notices=[*snapshot.strays, *_left_out(config, snapshot)],
     )
     verdict.recipe = _recipe(git, config, snapshot, verdict.problems)
     recipe = verdict.recipe
@@ -212,3 +213,10 @@ def _row_problems(content: SourceRows, identity: str, config: Config) -> Iterato
     if n_foreign:
         message = f"{n_foreign} rows were made by another embedder"
         yield Problem("foreign-vector", path, message, remedy="kbindex update")
+
+
+def _left_out(config: Config, snapshot: Snapshot) -> Iterator[Problem]:
+    yield from snapshot.left_out
+    more = snapshot.n_left_out - len(snapshot.left_out)
+    if more:
+        yield Problem(LEFT_OUT, config.bundle, f"{more} more files are left out")

@@ -9,7 +9,7 @@ hash repeated, of which nothing is left when git packs it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,20 +34,31 @@ It compares pieces of up to 64 bytes that begin behind a line feed (2.39, diffco
 """
 
 
-def encode_wal(rows: Sequence[Row], vectors: NDArray[np.float16]) -> tuple[str, bytes]:
-    """Return (file name, content). Equal rows give equal bytes; their order is made canonical."""
+def encode_wal(
+    rows: Sequence[Row], vectors: NDArray[np.float16], other_than: Container[str] = ()
+) -> tuple[str, bytes]:
+    """Return (file name, content) of rows, whose order is made canonical.
+
+    Equal rows give equal bytes, but for the names of files to be ``other_than``.
+    """
     from kbindex.rows import to_arrow  # brings pyarrow, which writers alone need
 
     order = sorted(range(len(rows)), key=lambda i: rows[i].key)
     table = to_arrow([rows[i] for i in order], vectors[order])
-    content = _stream(table)
-    n_missing = _n_own_bytes_missing(len(content), vectors)
+    content = plain = _stream(table)
+    n_missing = _n_own_bytes_missing(len(plain), vectors)
     if n_missing > 0:
-        # 65 characters: each piece of 64 that git hashes is another.
-        digest = f"{hashlib.sha256(content).hexdigest()}."
-        padding = digest * (n_missing // len(digest) + 1)
-        content = _stream(table.replace_schema_metadata({_PADDING: padding}))
-    return f"{hashlib.sha256(content).hexdigest()[:32]}.arrow", content
+        content = _padded(table, plain, n_missing)
+    while (name := _name(content)) in other_than:
+        content = _padded(table, content, max(n_missing, 1))
+    return name, content
+
+
+def _padded(table: pa.Table, before: bytes, n_bytes: int) -> bytes:
+    # 65 characters: each piece of 64 that git hashes is another.
+    digest = f"{hashlib.sha256(before).hexdigest()}."
+    padding = digest * (n_bytes // len(digest) + 1)
+    return _stream(table.replace_schema_metadata({_PADDING: padding}))
 
 
 def _stream(table: pa.Table) -> bytes:
@@ -78,4 +89,8 @@ def decode_wal(content: bytes) -> tuple[list[Row], NDArray[np.float16]]:
 
 def is_wal_name(name: str, content: bytes) -> bool:
     """Whether a file's name is that of its content."""
-    return name == f"{hashlib.sha256(content).hexdigest()[:32]}.arrow"
+    return name == _name(content)
+
+
+def _name(content: bytes) -> str:
+    return f"{hashlib.sha256(content).hexdigest()[:32]}.arrow"

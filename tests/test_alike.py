@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from served import call
 
 from kbindex.model import Row
-from kbindex.rows import checksum, to_arrow
+from kbindex.rows import to_arrow
+from kbindex.storage.columns import checksum
 from kbindex.store import in_document_order, stack_vectors
 from kbindex.table import append_rows
 from kbindex.wal import decode_wal, encode_wal
@@ -92,9 +93,8 @@ def test_no_wal_file_is_like_the_data_file_that_its_rows_move_to(
         wal[f"{n_rows}"] = encode_wal(rows, vectors)[1]
         by_key = {row.key: vector for row, vector in zip(rows, vectors, strict=True)}
         rows = in_document_order(rows)
-        append_rows(tmp_path / f"table {n_rows}", rows, stack_vectors(rows, by_key))
-        (file,) = (tmp_path / f"table {n_rows}").rglob("*.lance/data/*.lance")
-        data[f"{n_rows}"] = file.read_bytes()
+        files = append_rows(rows, stack_vectors(rows, by_key), None)
+        (data[f"{n_rows}"],) = (files[name] for name in files if name.endswith(".lance"))
     assert renames(tmp_path, wal, data) == []
 
 

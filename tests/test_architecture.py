@@ -58,6 +58,7 @@ CORE = {
     "configfile",
     "allowed",
     "patterns",
+    "left_out",
     "layout",
     "lineage",
     "okf",

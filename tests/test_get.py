@@ -273,10 +273,11 @@ def test_a_name_with_odd_bytes_is_found(library: Repo) -> None:
     assert done.json()["id"] == "\udcff\udcfe y"
 
 
-def test_control_characters_do_not_reach_a_terminal(shared: Repo) -> None:
+@pytest.mark.parametrize("verb", ["get controls", "context bell --budget 500"])
+def test_control_characters_do_not_reach_a_terminal(shared: Repo, verb: str) -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-m", "kbindex", "get", "controls"],
+        [sys.executable, "-m", "kbindex", *verb.split()],
         cwd=shared.root,
         env=shared.environment,
         stdout=theirs,

@@ -357,6 +357,23 @@ def test_the_work_tree_s_tree_leaves_git_s_index_alone(repo: Repo) -> None:
     assert git.read_blob(oid) == b"new\n"
 
 
+def test_a_tree_with_other_blobs_leaves_git_s_index_alone(repo: Repo) -> None:
+    repo.git("config", "core.splitIndex", "true")
+    for name in ("kept.md", "gone.md", "other.md"):
+        repo.write(name, f"{name}\n")
+    repo.commit()
+    git = Git(repo.root)
+    (new,) = git.write_blobs([b"new"])
+    before = sorted(file.name for file in (repo.root / ".git").iterdir())
+    staged = repo.git("ls-files", "--stage")
+    tree = git.tree_with(git.write_tree(), {"gone.md": None, "other.md": new, "deep/er.md": new})
+    found = {path: oid for _, oid, path in git.list_tree(tree)}
+    assert found.keys() == {"kbindex.toml", "kept.md", "other.md", "deep/er.md"}
+    assert found["other.md"] == found["deep/er.md"] == new
+    assert repo.git("ls-files", "--stage") == staged
+    assert sorted(file.name for file in (repo.root / ".git").iterdir()) == before
+
+
 def test_an_intended_addition_is_in_no_tree(repo: Repo) -> None:
     repo.write("bundle/a.md", "text\n")
     repo.commit()

@@ -306,7 +306,7 @@ def test_diff_names_added_removed_and_renamed_documents(forked: Repo) -> None:
     }
     markdown = run(forked, "diff", "HEAD~1", "HEAD", "--format", "markdown").out
     assert markdown.startswith("### Search index\n")
-    assert "- renamed `bundle/diary.md` (was bundle/log.md): 0 embedded" in markdown
+    assert "- renamed `bundle/diary.md` (was `bundle/log.md`): 0 embedded" in markdown
 
 
 def test_a_merge_with_a_switch_of_the_embedder_is_mended_by_update(forked: Repo) -> None:

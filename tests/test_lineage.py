@@ -249,3 +249,19 @@ def test_the_remedies_for_damage_end_wherever_it_is(
         assert done.code == 0, done.err
     checked = call(started, "check")
     assert checked.code == 0, checked.out
+
+
+def test_a_damaged_recipe_beside_a_conflict_in_the_index_is_mended_by_an_update(
+    started: Repo,
+) -> None:
+    started.git("checkout", "--quiet", "-b", "topic")
+    checkpoint(started, 1)
+    started.git("checkout", "--quiet", "main")
+    checkpoint(started, 7)
+    started.write(".kbindex/recipe.json", "{}")
+    started.commit("damage")
+    started.git("merge", "topic", check=False)
+    done = call(started, "update")
+    assert done.code == 0, done.err
+    started.git("commit", "--quiet", "--no-edit")
+    assert_fresh(started)

@@ -43,7 +43,9 @@ def test_a_wal_file_under_a_wrong_name_is_damage_even_where_its_content_was_read
     indexed.git("mv", path, f".kbindex/wal/{'0' * 32}.arrow")
     indexed.git("commit", "--quiet", "--no-verify", "--message", "renamed")
     assert run(indexed, "check").code == 3
-    assert push(indexed, monkeypatch).code == 1
+    pushed = push(indexed, monkeypatch)
+    assert pushed.code == 1
+    assert "its index is damaged; mend it with: kbindex update && git commit" in pushed.err
 
     updated = run(indexed, "update")
     assert updated.code == 0, updated.err

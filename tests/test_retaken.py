@@ -61,6 +61,37 @@ def test_a_section_that_is_reverted_to_merges_with_a_compaction(without: Repo) -
     assert_merges_fresh(without)
 
 
+def test_a_document_that_is_added_again_as_it_was_merges_with_a_compaction(without: Repo) -> None:
+    """Its rows would make the very file that they stand in."""
+    text = "# New\n\nThe whole of a commit.\n"
+    without.write("bundle/new.md", text)
+    without.git("add", "--all")
+    assert call(without, "update").code == 0
+    without.commit("new")
+    without.git("rm", "--quiet", "bundle/new.md")
+    commit(without, "deleted")
+    without.git("checkout", "--quiet", "-B", "main")
+    commit(without, "compacted", "compact")
+    without.git("checkout", "--quiet", "topic")
+    without.write("bundle/new.md", text)
+    commit(without, "added again")
+    assert len(wal_keys(without)) == 2
+    assert_merges_fresh(without)
+
+
+def test_a_copy_merges_with_a_revert_of_what_was_copied(without: Repo) -> None:
+    without.write("bundle/new.md", "# New\n\nThe whole of a commit.\n")
+    without.git("add", "--all")
+    assert call(without, "update").code == 0
+    brought = without.commit("new")
+    without.git("checkout", "--quiet", "-B", "main")
+    without.git("revert", "--no-edit", brought)
+    without.git("checkout", "--quiet", "topic")
+    without.write("bundle/copy.md", "# New\n\nThe whole of a commit.\n")
+    commit(without, "copied")
+    assert_merges_fresh(without)
+
+
 def test_an_update_that_is_repeated_writes_the_row_once(without: Repo) -> None:
     without.write("bundle/log.md", LOG + EVENING)
     without.git("add", "--all")

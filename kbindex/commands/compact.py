@@ -24,6 +24,7 @@ from kbindex.store import RowStore, anchor_rows
 def compact(directory: Path | None) -> ExitCode:
     """Replace table and WAL by one version of the needed rows, and stage it."""
     git = Git(directory)
+    git.require_worktree()
     with write_lock(git):  # what another run staged while we waited is seen
         repository, snapshot = open_tree(directory, None)
         require_index(repository, snapshot)

@@ -7,7 +7,7 @@ from typing import Any
 
 from kbindex.answer import QueryOptions, answer_notices, answer_query, readable
 from kbindex.budget import Context, Excerpt, fit_budget, render_excerpt
-from kbindex.console import note, put, put_raw
+from kbindex.console import note, put, put_document
 from kbindex.errors import ExitCode, UsageError
 from kbindex.formats import Format
 from kbindex.model import Answer, Hit
@@ -32,7 +32,7 @@ def context(directory: Path | None, text: str, budget: int, form: Format) -> Exi
     if form == Format.JSON:
         put(to_json(_context_json(answer, found, budget)))
     else:
-        put_raw("".join(render_excerpt(e.hit, e.text) for e in found.excerpts))
+        put_document("".join(render_excerpt(e.hit, e.text) for e in found.excerpts))
         _mention_cuts(found)
     return ExitCode.OK if found.excerpts else ExitCode.NEGATIVE
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from kbindex.console import note, put
 from kbindex.difference import DocumentChange, SectionChange, diff_outlines
 from kbindex.errors import ExitCode, KbindexError
-from kbindex.formats import Format, printable
+from kbindex.formats import Format, as_text
 from kbindex.git import Git
 from kbindex.model import SEPARATOR, Entry, Recipe, Snapshot
 from kbindex.outline import OutlineMismatch, parse_outline
@@ -155,7 +156,7 @@ def _render(facts: dict[str, Any], changes: list[DocumentChange], form: Format) 
     if form == Format.JSON:
         return to_json(facts)
     is_markdown = form == Format.MARKDOWN
-    lines = [f"recipe: {change}" for change in facts["recipe"]]
+    lines = [f"recipe: {_word(change, is_markdown)}" for change in facts["recipe"]]
     for change in changes:
         lines += _document_lines(change, is_markdown)
     if "answers" in facts:
@@ -167,19 +168,18 @@ def _render(facts: dict[str, Any], changes: list[DocumentChange], form: Format) 
     if is_markdown:
         cut = len(lines) - _MOST_LINES
         shown = [*lines[:_MOST_LINES], f"- … and {cut} more lines"] if cut > 0 else lines
-        return "\n".join(["### Search index", "", total, "", *shown])
-    return "\n".join([*lines, total])
+        return as_text(["### Search index", "", total, "", *shown])
+    return as_text([*lines, total])
 
 
 def _document_lines(change: DocumentChange, is_markdown: bool) -> list[str]:
-    path = printable(change.path)
-    name = f"`{path}`" if is_markdown else path
-    was = f" (was {printable(change.was)})" if change.was else ""
+    name = _word(change.path, is_markdown)
+    was = f" (was {_word(change.was, is_markdown)})" if change.was else ""
     counts = f"{change.n_embedded} embedded, {change.n_reused} reused"
     lines = [f"{'- ' if is_markdown else ''}{change.kind} {name}{was}: {counts}"]
     for section in change.sections:
-        heading = printable(SEPARATOR.join(section.heading)) or "(beginning)"
-        before = f", was {printable(section.was[-1])}" if section.was else ""
+        heading = _word(SEPARATOR.join(section.heading), is_markdown) or "(beginning)"
+        before = f", was {_word(section.was[-1], is_markdown)}" if section.was else ""
         bullet = "  - " if is_markdown else "  "
         lines.append(f"{bullet}{section.kind} {heading}{before}: {section.n_embedded} embedded")
     return lines
@@ -193,11 +193,22 @@ def _answer_lines(answers: dict[str, Any], is_markdown: bool) -> list[str]:
     for move in answers["moved"]:
         old, new = move["answer_rank"]["before"], move["answer_rank"]["after"]
         rank = "" if old == new else f" (answer at {new or 'none'}, was {old or 'none'})"
-        lines.append(f"{below}{printable(move['id'])} {printable(move['query'])}{rank}")
+        asked = _word(f"{move['id']} {move['query']}", is_markdown)
+        lines.append(f"{below}{asked}{rank}")
         for name in ("before", "after"):
             named = (
                 f"{hit['id']}#{hit['section']}" if "section" in hit else hit["id"]
                 for hit in move[name]
             )
-            lines.append(f"  {below}{name}: {printable(', '.join(named)) or 'nothing'}")
+            hits = _word(", ".join(named), is_markdown) or "nothing"
+            lines.append(f"  {below}{name}: {hits}")
     return lines
+
+
+def _word(text: str, is_markdown: bool) -> str:
+    """Return a text of the repository's; in Markdown as code, where nothing links or calls."""
+    if not is_markdown or not text:
+        return text
+    longest = max(map(len, re.findall("`+", text)), default=0)
+    fence, room = "`" * (longest + 1), " " if longest else ""
+    return f"{fence}{room}{text}{room}{fence}"

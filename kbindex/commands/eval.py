@@ -16,7 +16,7 @@ from kbindex.current import uncovered_documents, use_view, view_recipe
 from kbindex.embed import HASH, Embedder
 from kbindex.errors import ExitCode, UsageError
 from kbindex.evaluate import Gate, Judged, Ranking, Tuning, judge, measures, parse_gate, tune
-from kbindex.formats import Format, printable
+from kbindex.formats import Format, as_text
 from kbindex.measure import (
     DENSE,
     DOCUMENT,
@@ -232,7 +232,7 @@ def _text(report: Mapping[str, Any], main_mode: str) -> str:
         if name.startswith("  ") and not lines[-1].startswith("  "):
             lines.append(f"{main_mode} by kind")
         cells = (_cell(found[column], len(column)) for column in columns)
-        lines.append(f"{printable(name):<{width}}" + "  ".join(cells))
+        lines.append(f"{name:<{width}}" + "  ".join(cells))
     promises = (
         f"coverage {_cell(report['coverage'])}; citations that lead back "
         f"{_cell(report['round_trip'])} of {report['citations']}; "
@@ -248,7 +248,7 @@ def _text(report: Mapping[str, Any], main_mode: str) -> str:
     lines += [f"open: {item}" for item in report["open"]]
     for gate in report["gates"]:
         lines.append(f"gate {gate['gate']}: {_cell(gate['value'])} {gate['verdict']}")
-    return "\n".join(lines)
+    return as_text(lines)
 
 
 def _tuning_text(tuning: Mapping[str, Any]) -> str:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kbindex.config import Config
-from kbindex.console import note, put, put_raw
+from kbindex.console import note, put, put_document
 from kbindex.current import use_view
 from kbindex.errors import ExitCode, UsageError
-from kbindex.formats import Format, printable
+from kbindex.formats import Format
 from kbindex.lookup import find_document, find_section, look_up
 from kbindex.okf import decode
 from kbindex.render import to_json
@@ -40,7 +39,7 @@ def get(directory: Path | None, name: str, passage: Passage, form: Format) -> Ex
     if form == Format.JSON:
         put(to_json({key: value for key, value in found.items() if value is not None}))
     else:
-        _put_text(str(found["text"]))
+        put_document(str(found["text"]))
     return ExitCode.OK
 
 
@@ -119,10 +118,3 @@ def _line_span(text: str, first: int, last: int) -> tuple[int, int]:
 def _mention_newer_text(repository: Repository, path: str) -> None:
     if not repository.git.is_bare and path in repository.git.changed_in_worktree(path):
         note(f"{path} in the work tree differs from this, the indexed text")
-
-
-def _put_text(text: str) -> None:
-    if sys.stdout.isatty():
-        put("\n".join(map(printable, text.splitlines())))
-    else:
-        put_raw(text)

@@ -202,7 +202,8 @@ def _is_faulty(repository: Repository, tree: str, name: str) -> bool:
             note(f"remedy: {remedy}")
             return True
     if problems:
-        note(f"{name} is stale; mend it with: {_AMEND}")
+        is_damaged = any(problem.rule in ("damaged-file", "bad-vector") for problem in problems)
+        note(f"{name} is {'damaged' if is_damaged else 'stale'}; mend it with: {_AMEND}")
         return True
     with repository.cache() as cache:
         cache.add_fresh(repository.state_id(tree))

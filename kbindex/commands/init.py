@@ -37,6 +37,7 @@ class InitOptions:
 def init(directory: Path | None, options: InitOptions) -> ExitCode:
     """Write configuration and hooks, build the index, stage it, and say what comes next."""
     git = Git(directory)
+    git.require_worktree()
     if options.embedder is not None:
         _require_embedder(
             git, replace(open_repository(directory).config, embedder=options.embedder)

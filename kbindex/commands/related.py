@@ -8,7 +8,7 @@ from typing import Any
 from kbindex.console import put
 from kbindex.current import use_view, view_recipe
 from kbindex.errors import ExitCode
-from kbindex.formats import Format, printable
+from kbindex.formats import Format, as_text
 from kbindex.git import decode_path
 from kbindex.lookup import find_document
 from kbindex.recipe import refuse_other_composition
@@ -26,7 +26,7 @@ def related(directory: Path | None, name: str, n_documents: int, form: Format) -
         put(to_json({"id": found[0], "related": found[1]}))
     else:
         lines = (f"{d['path']}: {d['title']}  {d['similarity']:.2f}" for d in found[1])
-        put("\n".join(map(printable, lines)))
+        put(as_text(lines))
     return ExitCode.OK if found[1] else ExitCode.NEGATIVE
 
 

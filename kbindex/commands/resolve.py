@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kbindex.console import put
 from kbindex.errors import ExitCode
+from kbindex.formats import as_text
 from kbindex.git import Git
 from kbindex.layout import OUTLINES
 from kbindex.repository import repository_at, write_lock
@@ -20,6 +21,7 @@ from kbindex.settle import Settled, settle_index
 def resolve(directory: Path | None) -> ExitCode:
     """Settle every conflict below the index folder and print what was done."""
     git = Git(directory)
+    git.require_worktree()
     with write_lock(git):  # what another run committed while we waited is seen
         head = git.head_tree()
         repository = repository_at(git, head)
@@ -31,7 +33,7 @@ def resolve(directory: Path | None) -> ExitCode:
     put(_account(settled))
     left = sorted(git.unmerged("."))
     if left:
-        put("still to resolve by hand: " + ", ".join(left))
+        put(as_text(["still to resolve by hand: " + ", ".join(left)]))
     if git.is_rebasing:  # whose --continue runs no pre-commit hook
         put("next: 'git add' what you resolved, 'kbindex update', then 'git rebase --continue'")
     else:

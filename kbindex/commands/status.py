@@ -26,6 +26,9 @@ from kbindex.snapshot import read_staged_snapshot
 from kbindex.stale import StaleDocuments
 from kbindex.view import View
 
+_NAMED = 5
+"""Files that are left out, of those that are."""
+
 
 def status(directory: Path | None, form: Format) -> ExitCode:
     """Print the facts about what is staged and what this clone holds locally."""
@@ -47,8 +50,16 @@ def _facts(repository: Repository, view: View, stale: StaleDocuments) -> dict[st
         "committed": _committed_facts(repository, snapshot, view, recipe),
         "local": _local_facts(repository),
         "stale": list(stale.paths(uncovered_documents(view))),
+        "left_out": _left_out(snapshot),
         "problems": _document_problems(view),
     }
+
+
+def _left_out(snapshot: Snapshot) -> dict[str, Any]:
+    """Return how many files look like documents and are none, and the first of them."""
+    first = snapshot.left_out[:_NAMED]
+    named = [f"{problem.path}: {problem.message} ({problem.remedy})" for problem in first]
+    return {"files": snapshot.n_left_out, "first": named}
 
 
 def _languages(view: View) -> dict[str, int]:

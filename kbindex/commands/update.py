@@ -22,7 +22,7 @@ from kbindex.errors import (
     RefusedError,
     TooMuchToEmbedError,
 )
-from kbindex.formats import shell_word
+from kbindex.formats import as_text, shell_word
 from kbindex.git import Git
 from kbindex.model import Problem
 from kbindex.progress import progress_on
@@ -69,8 +69,7 @@ class Outcome:
 def update(directory: Path | None, options: UpdateOptions) -> ExitCode:
     """Update the index, print what was done, and return the exit code."""
     git = Git(directory)
-    if git.is_bare:
-        git.run("rev-parse", "--show-toplevel")  # git's own words for "needs a work tree"
+    git.require_worktree()
     if not options.worktree:
         _mention_unstaged_configuration(git)
     outcome = run_update(
@@ -99,6 +98,7 @@ def run_update(
 
     Raises NoBundleError where there is neither a document nor an index.
     """
+    git.require_worktree()
     with write_lock(git):
         # The tree is taken under the lock: what another run staged is seen.
         if not worktree:
@@ -150,7 +150,7 @@ def _run(repository: Repository, tree: str, options: Options, stage: bool) -> Ou
     git, config = repository.git, repository.config
     snapshot = read_snapshot(git, tree, config)
     if not snapshot.documents and not snapshot.has_index:
-        raise NoBundleError(config.bundle)
+        raise NoBundleError(config.bundle, snapshot.left_out)
     stored = find_recipe(git, snapshot, config)
     embedder = open_embedder(config, stored, repository.cache_dir, os.environ)
     with repository.cache() as cache, progress_on(sys.stderr) as progress:
@@ -228,7 +228,7 @@ def render_report(report: Report, dry_run: bool = False) -> str:
         )
     if report.checkpointed:
         lines.append("checkpoint: the WAL was folded into the table")
-    return "\n".join(lines)
+    return as_text(lines)
 
 
 def _mention_unstaged_configuration(git: Git) -> None:

@@ -224,6 +224,11 @@ def try_mutation(repo: Repo, seed: int) -> str:
             text = repo.blob(hit["path"]).decode()
             assert text[slice(*hit["span"])] == hit["text"]
     updated = run(repo, "update")
+    if "is a symbolic link" in updated.err:  # nothing writes through one; the remedy is to
+        for file in (repo.root / ".kbindex").rglob("*"):
+            if file.is_symlink():
+                file.unlink()
+        updated = run(repo, "update")
     assert_documented(updated, (0,))
     if "without older versions" in run(repo, "check", "--strict").out:
         assert run(repo, "compact").code == 0
