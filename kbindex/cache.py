@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from kbindex.local_database import LocalDatabase, Say, transaction
 from kbindex.local_files import remove
 from kbindex.row_sums import row_sum
-from kbindex.sqlite_errors import SQLITE_ERRORS
+from kbindex.sqlite_errors import SQLITE_ERRORS, is_damage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,13 +28,15 @@ if TYPE_CHECKING:
 
 _SCHEMA_VERSION = 2
 _SCHEMA = """
-CREATE TABLE vector (key BLOB PRIMARY KEY, vector BLOB NOT NULL, sum BLOB) WITHOUT ROWID;
-CREATE TABLE source (name TEXT PRIMARY KEY, keys BLOB NOT NULL, sum BLOB);
-CREATE TABLE pair (
+CREATE TABLE IF NOT EXISTS vector (
+    key BLOB PRIMARY KEY, vector BLOB NOT NULL, sum BLOB
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS source (name TEXT PRIMARY KEY, keys BLOB NOT NULL, sum BLOB);
+CREATE TABLE IF NOT EXISTS pair (
     document TEXT, outline TEXT, recipe TEXT, keys BLOB NOT NULL, sum BLOB,
     PRIMARY KEY (document, outline, recipe)
 );
-CREATE TABLE fresh (state TEXT PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS fresh (state TEXT PRIMARY KEY);
 """
 _FILE, _FILE_WITHOUT_SUMS = f"cache-{_SCHEMA_VERSION}.sqlite", "cache-1.sqlite"
 _KEY_BYTES = 16
@@ -179,11 +181,13 @@ def _prepare(db: sqlite3.Connection, folder: Path) -> None:
     if _version(db) == _SCHEMA_VERSION:
         return
     with transaction(db):
-        if _version(db) == _SCHEMA_VERSION:
-            return  # another process was faster
         for statement in _SCHEMA.split(";"):
             db.execute(statement)
-        db.executemany("INSERT INTO vector VALUES (?, ?, ?)", _without_sums(folder))
+        try:
+            rows = _without_sums(folder)
+        except SQLITE_ERRORS:
+            return  # in use: another run will take it over
+        db.executemany("INSERT OR IGNORE INTO vector VALUES (?, ?, ?)", rows)
         db.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
     for file in folder.glob("cache-*.sqlite*"):
         if not file.name.startswith(_FILE):
@@ -199,18 +203,22 @@ def _without_sums(folder: Path) -> list[tuple[object, ...]]:
     """Return the vectors that only the cache of the version before holds, with their checksums.
 
     It had none, so that damage in it can't be seen. What it had read from a commit is left there,
-    where it can be proven; what it alone has would have to be computed again.
+    where it can be proven; what it alone has would have to be computed again. Raises sqlite3.Error
+    where it is out of reach; of a damaged one comes what can be read.
     """
-    file = folder / _FILE_WITHOUT_SUMS
     rows: list[tuple[object, ...]] = []
-    if file.is_file():
-        with suppress(*SQLITE_ERRORS):  # as many as can be read
-            old = sqlite3.connect(file)
+    if (folder / _FILE_WITHOUT_SUMS).is_file():
+        old = sqlite3.connect(folder / _FILE_WITHOUT_SUMS)
+        try:
             listed = old.execute("SELECT keys FROM source")
             committed = {key for (keys,) in listed for key in _cut(keys)}
             for key, vector in old.execute("SELECT key, vector FROM vector"):
                 if key not in committed and _is_unit(vector):
                     rows.append(_with_sum(key, vector))
+        except SQLITE_ERRORS as error:
+            if not is_damage(error):
+                raise
+        finally:
             old.close()
     return rows
 

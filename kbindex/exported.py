@@ -12,16 +12,17 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kbindex.config import Config
 from kbindex.configfile import FILE_NAME, PYPROJECT
 from kbindex.configured import read_worktree_config
-from kbindex.errors import UsageError
+from kbindex.errors import GitError, NotARepositoryError, UsageError
 from kbindex.git import Git
 from kbindex.layout import RECIPE
-from kbindex.lock import hold_lock
+from kbindex.local_files import remove
+from kbindex.lock import LOCK, hold_lock
 from kbindex.worktree import read_file
 
 _ATTRIBUTES = "* -text -eol -ident -filter -working-tree-encoding\n"
@@ -62,10 +63,20 @@ def _adopt(root: Path, config: Config) -> Git:
     folder = _git_dir(root)
     names = [FILE_NAME, PYPROJECT, config.bundle, config.index_dir]
     with hold_lock(folder):  # other queries do the same
-        git = Git(root, made_in=folder)
-        (folder / "info").mkdir(exist_ok=True)
-        (folder / "info/attributes").write_text(_ATTRIBUTES)
-        git.add_all(*(name for name in names if os.path.lexists(root / name)), ignored=True)
+        try:
+            return _filled(root, folder, names)
+        except (GitError, NotARepositoryError):
+            for place in folder.iterdir():  # damaged, and only a copy
+                if place.name != LOCK:
+                    remove(place)
+            return _filled(root, folder, names)
+
+
+def _filled(root: Path, folder: Path, names: Sequence[str]) -> Git:
+    git = Git(root, made_in=folder)
+    (folder / "info").mkdir(exist_ok=True)
+    (folder / "info/attributes").write_text(_ATTRIBUTES)
+    git.add_all(*(name for name in names if os.path.lexists(root / name)), ignored=True)
     return git
 
 

@@ -25,8 +25,6 @@ from kbindex.sqlite_errors import (
 )
 
 _BUSY_SECONDS = 30
-_ASIDE = ("", "-journal", "-wal", "-shm")
-"""Endings of a database's files; a journal that is left beside a new one would be played back."""
 
 T = TypeVar("T")
 Row = tuple[object, ...]
@@ -101,8 +99,7 @@ class LocalDatabase:
         self._db.close()
         self._db = _connected(":memory:")
         try:
-            for ending in _ASIDE:
-                remove(self._file.with_name(self._file.name + ending))
+            remove(self._file)  # SQLite itself removes a journal beside an empty file
             self._connect()
         except (OSError, *SQLITE_ERRORS) as failure:
             self._go_to_memory(failure)

@@ -10,7 +10,7 @@ from kbindex.errors import RefusedError
 from kbindex.local_files import remove
 
 _LOCK_SECONDS = 600
-_NAME = "lock"
+LOCK = "lock"
 
 
 @contextmanager
@@ -21,8 +21,8 @@ def hold_lock(folder: Path) -> Iterator[None]:
     lock = None
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _remove_impostor(folder / _NAME)
-        lock = FileLock(folder / _NAME)
+        _remove_impostor(folder / LOCK)
+        lock = FileLock(folder / LOCK)
         lock.acquire(timeout=_LOCK_SECONDS)
     except Timeout:
         raise RefusedError(
@@ -42,7 +42,7 @@ def is_held(folder: Path) -> bool:
     """Whether a living process holds the lock of ``folder``, or that can't be told."""
     from filelock import FileLock, Timeout
 
-    lock = FileLock(folder / _NAME)
+    lock = FileLock(folder / LOCK)
     try:
         lock.acquire(timeout=0)
     except (Timeout, OSError, NotImplementedError):

@@ -1,7 +1,7 @@
 """Scratch folders and files, in one place, so that those of killed processes don't pile up.
 
 They stand in ``tmp`` of the local state, or in the system's folder where that can't be written.
-Whoever needs a folder removes what dead processes have left in ours; the system's folder is left
+Whoever needs some removes what dead processes have left in ours; the system's folder is left
 to the system.
 """
 
@@ -33,8 +33,6 @@ def scratch_folder(local: Path | None) -> Iterator[Path]:
     ``local`` is a folder of the local state. Raises OSError where nothing can be written at all.
     """
     place = _place(local) if local else None
-    if place is not None:
-        _sweep(place)
     try:
         folder = Path(tempfile.mkdtemp(prefix="kbindex-", dir=place))
     except FileNotFoundError as error:  # so says tempfile where it can't write anywhere
@@ -67,7 +65,10 @@ def _place(local: Path) -> Path | None:
         place.mkdir(parents=True, exist_ok=True)
     except OSError:
         return None
-    return place if os.access(place, os.W_OK | os.X_OK) else None
+    if not os.access(place, os.W_OK | os.X_OK):
+        return None
+    _sweep(place)
+    return place
 
 
 def _sweep(place: Path) -> None:

@@ -110,17 +110,6 @@ def test_no_damage_to_the_file_is_believed(tmp_path: Path) -> None:
     assert n_left > 150 * 5, "most rows survive most damage"
 
 
-def test_a_journal_is_not_played_back_into_a_new_file(tmp_path: Path) -> None:
-    file = filled(tmp_path)
-    file.write_bytes(b"no database" * 100)
-    journal = tmp_path / f"{FILE}-journal"
-    journal.write_bytes(bytes.fromhex("d9d505f920a163d7") + bytes(600))
-    with Cache(tmp_path) as cache:
-        cache.replace_vectors(VECTORS)
-    with Cache(tmp_path) as cache:
-        assert assert_nothing_wrong(cache) == len(VECTORS)
-
-
 def test_a_folder_in_the_files_place_is_replaced(tmp_path: Path) -> None:
     (tmp_path / FILE).mkdir()
     filled(tmp_path)
@@ -174,6 +163,19 @@ def test_a_write_keeps_no_one_waiting(tmp_path: Path, monkeypatch: pytest.Monkey
         assert cache.vectors(KEYS).keys() == VECTORS.keys()
 
 
+def test_a_run_never_sees_less_of_a_source_than_at_first(tmp_path: Path) -> None:
+    file = filled(tmp_path)
+    with Cache(tmp_path) as cache:
+        assert cache.source_keys("table") == pack_keys(KEYS[:6])
+        db = sqlite3.connect(file, isolation_level=None)
+        db.execute("DELETE FROM source")
+        db.close()
+        # Whoever would take it for empty now would remove its file from the index.
+        assert cache.source_keys("table") == pack_keys(KEYS[:6])
+        cache.forget_sources()
+        assert cache.source_keys("table") is None
+
+
 # The version before
 
 
@@ -213,6 +215,20 @@ def test_an_older_cache_that_is_damaged_gives_what_can_be_read(tmp_path: Path) -
         assert_nothing_wrong(cache)
         cache.replace_vectors(VECTORS)
         assert cache.vectors(KEYS).keys() == VECTORS.keys()
+
+
+def test_an_older_cache_that_is_in_use_is_taken_over_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = sqlite3.connect(old_cache(tmp_path), isolation_level=None)
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *a, **o: connect(*a, **o | {"timeout": 0}))
+    other.execute("BEGIN EXCLUSIVE")
+    with Cache(tmp_path) as cache:
+        assert not cache.vectors(KEYS)
+    other.close()
+    with Cache(tmp_path) as cache:
+        assert cache.vectors(KEYS).keys() == set(KEYS[4:11])
 
 
 # What is committed

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from conftest import NOTE, Repo
+from conftest import NOTE, Repo, run
 
 
 @pytest.fixture
@@ -47,6 +47,18 @@ def test_it_is_searched_and_read_and_nothing_in_it_is_written(exported: Repo) ->
     for arguments in (["status"], ["related", "horn"], ["context", "foghorn", "--budget", "200"]):
         assert exported.kbindex(*arguments).code == 0
     assert listing(exported.root) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("index", b"DIRC" * 9), ("HEAD", b"?"), ("config", b"[")]
+)
+def test_a_damaged_git_dir_of_its_own_is_made_again(
+    exported: Repo, tmp_path: Path, name: str, content: bytes
+) -> None:
+    before = run(exported, "query", "foghorn")
+    (file,) = (tmp_path / "cache/kbindex").glob(f"*/{name}")
+    file.write_bytes(content)
+    assert run(exported, "query", "foghorn") == before
 
 
 def test_what_was_edited_since_is_found_by_its_words_and_said(exported: Repo) -> None:

@@ -13,6 +13,7 @@ import pytest
 from conftest import Done, Repo, Template, run
 from mutations import EDIT, EDITED, QUERIES, fill
 
+from kbindex.console import begin_run, note_once
 from kbindex.scratch import scratch_folder
 
 
@@ -85,6 +86,14 @@ def test_a_bug_is_reported_where_no_report_can_be_written(
     assert done.code == 70
     assert "ZeroDivisionError: division by zero" in done.err
     assert "Traceback" not in done.err
+
+
+def test_a_sentence_is_said_once_a_run(capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        begin_run()
+        for _ in range(3):
+            note_once("there is no room")
+    assert capsys.readouterr().err == "kbindex: there is no room\n" * 2
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")

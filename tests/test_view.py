@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from conftest import Repo, Template, run
 from mutations import fill, reseal
 
-from kbindex import seal, upkeep, view_files, view_update
+from kbindex import current, seal, upkeep, view_files, view_update
 from kbindex.current import use_view
 from kbindex.proof import prove
 from kbindex.repository import Repository, open_repository
@@ -170,6 +171,26 @@ def test_a_writer_killed_in_its_transaction_leaves_the_view_of_before(
     assert run(repo, *QUERY) == before
 
 
+def test_an_index_that_changes_while_it_is_looked_at_is_looked_at_again(
+    repo: Repo, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = run(repo, *QUERY)
+    index = repo.root / ".git/index"
+    content = index.read_bytes()
+    (folder / SEAL).unlink()
+    read = current.read_staged_snapshot
+
+    def read_late(*arguments: Any) -> Any:
+        edit(repo)
+        return read(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(current, "read_staged_snapshot", read_late)
+        assert run(repo, *QUERY).out != before.out
+    index.write_bytes(content)
+    assert run(repo, *QUERY).out == before.out
+
+
 # What isn't
 
 SQL = {
@@ -189,6 +210,7 @@ SQL = {
     "a number": "UPDATE meta SET value = 'many' WHERE name = 'slots'",
     "an array": "UPDATE meta SET value = zeroblob(8) WHERE name = 'chunk_slots'",
     "no notes": "DELETE FROM meta",
+    "a view that was never completed": "DELETE FROM meta WHERE name = 'revision'",
     "a lost table": "DROP TABLE slot",
     "another type": "UPDATE chunk SET slot = 'x' WHERE id = 7",
     "no UTF-8": "UPDATE chunk SET heading = CAST(X'FF' AS TEXT) WHERE id = 7",
@@ -214,16 +236,26 @@ def test_every_change_behind_our_back_is_found(repo: Repo, folder: Path) -> None
         prove(view)
 
 
+def test_a_page_that_nothing_leads_to_is_found(repo: Repo, folder: Path) -> None:
+    with database(folder) as db:
+        db.execute("PRAGMA writable_schema = ON")
+        db.execute("DELETE FROM sqlite_master WHERE name = 'chunk_document'")
+    with closing(open_to_write(folder)) as view:
+        assert is_damaged(view)
+
+
 @pytest.mark.parametrize("name", ["a text", "another type", "no notes"])
 def test_a_damaged_view_is_made_again_and_that_is_said_once(
     repo: Repo, folder: Path, name: str
 ) -> None:
     before = run(repo, *QUERY)
+    name_before = matrix(folder).name
     with database(folder) as db:
         db.execute(SQL[name])
     done = run(repo, *QUERY)
     assert done.out == before.out
     assert done.err.count("damaged") == 1
+    assert matrix(folder).name != name_before, "who reads the old view must not take this for its"
     assert run(repo, *QUERY) == before
 
 
@@ -276,13 +308,18 @@ def test_an_error_in_a_sealed_but_damaged_view_is_no_bug(
     assert "damaged" in done.err
 
 
-def test_an_error_with_a_sound_view_stays_what_it_is(repo: Repo) -> None:
-    def fail(_: View) -> None:
+def test_an_error_with_a_sound_view_stays_what_it_is(repo: Repo, folder: Path) -> None:
+    calls = []
+
+    def fail(view: View) -> None:
+        calls.append(view)
         raise ZeroDivisionError
 
+    before = read_seal(folder / SEAL)
     with pytest.raises(ZeroDivisionError):
         use_view(repository(repo), fail)
-    assert run(repo, *QUERY).err.count("damaged") == 0
+    assert len(calls) == 1
+    assert read_seal(folder / SEAL) == before
 
 
 def repository(repo: Repo) -> Repository:
