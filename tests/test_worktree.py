@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from kbindex import worktree
 from kbindex.cli import app
 from kbindex.errors import UnsafePlaceError
+from kbindex.git import Git
 from kbindex.worktree import read_file, remove_file, require_plain, write_file
 
 
@@ -115,6 +116,21 @@ def test_a_link_that_is_committed_in_the_index_is_taken_out_and_what_it_names_st
     assert done.code == 0, done.err
     assert not (built.root / ".kbindex/wal").is_symlink()
     assert run(built, "check").code == 0
+    assert everything_below(outside) == before
+
+
+@pytest.mark.parametrize("place", [".kbindex", ".kbindex/outline", ".kbindex/recipe.json"])
+def test_what_git_checks_out_replaces_a_link_and_not_what_it_names(
+    built: Repo, tmp_path: Path, place: str
+) -> None:
+    """What is relied on where a link is put in place after the look (git 2.39)."""
+    outside = tmp_path / "outside"
+    put_outside(built, place, outside)
+    before = everything_below(outside)
+    git = Git(built.root)
+    git.check_out(git.changed_in_worktree(".kbindex"))
+    assert not (built.root / place).is_symlink()
+    assert git.changed_in_worktree(".kbindex") == []
     assert everything_below(outside) == before
 
 
