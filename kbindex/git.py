@@ -24,6 +24,8 @@ _BATCH_OBJECTS = 1000
 _BATCH_BYTES = 1 << 26
 MOST_BYTES = 1 << 30
 """Of one object that is read. A few bytes in a repository can stand for gigabytes of one."""
+MOST_LISTED = 1 << 26
+"""Of the listing of a tree; Chromium's takes 48 MB."""
 _EMPTY_BLOBS = (
     "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391",
     "473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813",
@@ -179,6 +181,26 @@ class Git:
             check=False,
         )
 
+    def _bounded(self, *arguments: str) -> bytes:
+        """Run git and return its output. Raises GitError as ``run``, and for too much of it."""
+        with subprocess.Popen(
+            ["git", *arguments],
+            cwd=self._cwd,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        ) as process:
+            assert process.stdout is not None
+            output = process.stdout.read(MOST_LISTED + 1)
+            if len(output) > MOST_LISTED:
+                process.kill()
+                raise GitError(
+                    f"a tree has more files than are read: a list of over {MOST_LISTED} bytes",
+                    "set 'bundle' to the folder of the documents alone",
+                )
+        return output if process.returncode == 0 else self.run(*arguments)
+
     # Trees
 
     def write_tree(self) -> str:
@@ -268,8 +290,12 @@ class Git:
         return self.find_tree("HEAD")
 
     def list_tree(self, tree: str, *folders: str) -> Iterator[tuple[str, str, str]]:
-        """Yield (mode, object id, path) of every file below ``folders`` in ``tree``."""
-        listing = self.run("ls-tree", "-r", "-z", "--full-tree", tree, "--", *folders)
+        """Yield (mode, object id, path) of every file below ``folders`` in ``tree``.
+
+        Raises GitError for more of them than are read: ten trees in a repository can stand for
+        billions of files.
+        """
+        listing = self._bounded("ls-tree", "-r", "-z", "--full-tree", tree, "--", *folders)
         for entry in listing.split(b"\0"):
             if entry:
                 meta, path = entry.split(b"\t", 1)

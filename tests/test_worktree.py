@@ -150,11 +150,24 @@ def test_a_file_of_the_user_s_is_never_replaced_by_the_index(
             verb,
             done,
         )
-        assert "needs a folder" in done.err or "not a folder" in done.err
+        assert "folder" in done.err
         assert (built.root / "notes.txt").read_text() == "the only copy"
         assert (built.root / "src/main.c").read_text() == "the only copy"
         if is_committed:
             assert "notes.txt\n" in built.git("ls-files")
+
+
+@pytest.mark.parametrize("mode", ["120000", "160000"])
+def test_a_link_or_submodule_above_the_index_stays_staged(built: Repo, mode: str) -> None:
+    oid = built.git("rev-parse", "HEAD").strip()
+    if mode == "120000":
+        oid = built.git("hash-object", "-w", "--stdin", stdin=b"bundle").strip()
+    built.write("kbindex.toml", 'embedder = "hash"\nindex_dir = "vendor/index"\n')
+    built.git("add", "kbindex.toml")
+    built.git("update-index", "--add", "--cacheinfo", f"{mode},{oid},vendor")
+    done = run(built, "update")
+    assert (done.code, "'vendor' is no folder" in done.err) == (2, True), done.err
+    assert built.git("ls-files", "vendor") == "vendor\n"
 
 
 # git's hooks, and the framework's configuration
