@@ -18,6 +18,8 @@ _LONGEST_NAME = 256
 _LONGEST_PREFIX = 4096
 _LONGEST_PATTERN = 512
 _MOST_PATTERNS = 256
+_MOST_WILD = 1024
+"""Characters of all patterns with a wildcard: each may be looked for at each place of a path."""
 _LONGEST_FOLDER = 1024
 _LONGEST_PART = 255
 """Bytes; what Linux and macOS allow for one name."""
@@ -93,6 +95,8 @@ def _against_folder(path: str) -> Iterator[str]:
 def _against_patterns(patterns: Sequence[str]) -> Iterator[str]:
     if len(patterns) > _MOST_PATTERNS:
         yield f"has more than {_MOST_PATTERNS} patterns"
+    if sum(len(pattern) for pattern in patterns if "*" in pattern) > _MOST_WILD:
+        yield f"has more than {_MOST_WILD} characters in patterns with '*'"
     for pattern in patterns:
         reason = _against_text(pattern, _LONGEST_PATTERN)
         if reason:

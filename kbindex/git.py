@@ -24,6 +24,8 @@ _BATCH_OBJECTS = 1000
 _BATCH_BYTES = 1 << 26
 MOST_BYTES = 1 << 30
 """Of one object that is read. A few bytes in a repository can stand for gigabytes of one."""
+MOST_LISTED = 1 << 26
+"""Of the listing of a tree; Chromium's takes 48 MB."""
 _EMPTY_BLOBS = (
     "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391",
     "473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813",
@@ -104,7 +106,7 @@ class Git:
         options = ("--git-dir", "--git-common-dir")
         done = self._run(("rev-parse", "--path-format=absolute", _BARE, *options), None)
         if done.returncode:
-            raise _not_found(start, decode_path(done.stderr))
+            raise _not_found(start, decode_path(done.stderr), self._environment.get("GIT_DIR"))
         bare, *folders = _lines(done.stdout)
         if len(folders) != 2:  # a folder's name holds a newline
             folders = [self._line("rev-parse", "--path-format=absolute", o) or "" for o in options]
@@ -114,11 +116,12 @@ class Git:
         top = None if self.is_bare else self._line("rev-parse", "--show-toplevel")
         self.root = _folder(top) if top else self.git_dir
         self._cwd = self.root
-        given = {"GIT_DIR": self.git_dir, "GIT_COMMON_DIR": self.common_dir}
-        given |= {"GIT_WORK_TREE": self.root} if top else {}
-        for name, folder in given.items():
-            if name in self._environment:  # perhaps as seen from where we began
-                self._environment[name] = str(folder)
+        # What is given may be as seen from where we began; a work tree alone goes with the git dir
+        # that was found there.
+        given = self._environment.keys() & {"GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE"}
+        found = {"GIT_COMMON_DIR": self.common_dir} | ({"GIT_WORK_TREE": self.root} if top else {})
+        self._environment |= {name: str(found[name]) for name in given & found.keys()}
+        self._environment |= {"GIT_DIR": str(self.git_dir)} if given else {}
 
     def _refuse_repository_among_files(self, start: Path) -> None:
         """Raise UsageError for a git dir that lies among the files of another repository.
@@ -178,6 +181,26 @@ class Git:
             capture_output=True,
             check=False,
         )
+
+    def _bounded(self, *arguments: str) -> bytes:
+        """Run git and return its output. Raises GitError as ``run``, and for too much of it."""
+        with subprocess.Popen(
+            ["git", *arguments],
+            cwd=self._cwd,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        ) as process:
+            assert process.stdout is not None
+            output = process.stdout.read(MOST_LISTED + 1)
+            if len(output) > MOST_LISTED:
+                process.kill()
+                raise GitError(
+                    f"a tree has more files than are read: a list of over {MOST_LISTED} bytes",
+                    "set 'bundle' to the folder of the documents alone",
+                )
+        return output if process.returncode == 0 else self.run(*arguments)
 
     # Trees
 
@@ -268,8 +291,12 @@ class Git:
         return self.find_tree("HEAD")
 
     def list_tree(self, tree: str, *folders: str) -> Iterator[tuple[str, str, str]]:
-        """Yield (mode, object id, path) of every file below ``folders`` in ``tree``."""
-        listing = self.run("ls-tree", "-r", "-z", "--full-tree", tree, "--", *folders)
+        """Yield (mode, object id, path) of every file below ``folders`` in ``tree``.
+
+        Raises GitError for more of them than are read: ten trees in a repository can stand for
+        billions of files.
+        """
+        listing = self._bounded("ls-tree", "-r", "-z", "--full-tree", tree, "--", *folders)
         for entry in listing.split(b"\0"):
             if entry:
                 meta, path = entry.split(b"\t", 1)
@@ -352,7 +379,7 @@ class Git:
             names = [scratch / str(number) for number in range(len(contents))]
             for name, content in zip(names, contents, strict=True):
                 name.write_bytes(content)
-            listing = "".join(f"{name}\n" for name in names).encode()
+            listing = b"".join(_c_quoted(name) + b"\n" for name in names)
             stored = self.run("hash-object", "-w", "--no-filters", "--stdin-paths", stdin=listing)
         return stored.decode().split()
 
@@ -556,13 +583,20 @@ def _environment(given: Mapping[str, str], *, is_elsewhere: bool) -> dict[str, s
     return kept | {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_NO_REPLACE_OBJECTS": "1"}
 
 
-def _not_found(start: Path, words: str) -> UsageError:
+def _not_found(start: Path, words: str, git_dir: str | None) -> UsageError:
     """Return what to say where git finds no repository: its own words if it refuses one."""
+    if git_dir is not None and "not a git repository" in words:
+        return UsageError(f"GIT_DIR names no repository: '{git_dir}'", "unset GIT_DIR, or mend it")
     if "not a git repository" in words:
         return NotARepositoryError(str(start))
     reason, *more = words.strip().removeprefix("fatal: ").split("\n")
     remedy = next((line.strip() for line in more if "safe.directory" in line), None)
     return UsageError(f"git refuses: {reason}", remedy)
+
+
+def _c_quoted(file: Path) -> bytes:
+    """Return a path as git reads it in a list of lines, whatever its bytes."""
+    return b'"%s"' % b"".join(b"\\%03o" % byte for byte in os.fsencode(file))
 
 
 def _lines(output: bytes) -> list[str]:

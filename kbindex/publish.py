@@ -55,14 +55,18 @@ def stage_stored(git: Git, blobs: Mapping[str, str | None], index_dir: str) -> l
 
 
 def _require_folder(git: Git, index_dir: str, entries: Iterable[tuple[str, str, str]]) -> None:
-    """Raise UsageError where a file of the user's is staged in place of the folder or one above."""
+    """Raise UsageError where a file is staged in place of the folder, or any other entry above it.
+
+    A link or submodule in place of the folder itself is none of the user's, and is taken out.
+    """
     above = index_dir.rpartition("/")[0]
     if above:
         entries = git.index_files(above.split("/")[0])
     for mode, _, path in entries:
-        if is_regular(mode) and f"{index_dir}/".startswith(f"{path}/"):
+        is_in_the_way = path != index_dir or is_regular(mode)
+        if is_in_the_way and f"{index_dir}/".startswith(f"{path}/"):
             raise UsageError(
-                f"'{path}' is a file, where the index needs a folder",
+                f"'{path}' is no folder, and the index needs one there",
                 "set 'index_dir' to a folder of its own",
             )
 

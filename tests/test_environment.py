@@ -124,6 +124,38 @@ def test_a_git_dir_and_work_tree_in_the_environment_are_used_by_every_verb(
     assert not (home / ".git").exists()
 
 
+def test_a_work_tree_alone_goes_with_the_git_dir_that_is_found(
+    indexed: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(indexed.root / "bundle", tmp_path / "tree/bundle")
+    shutil.copy(indexed.root / "kbindex.toml", tmp_path / "tree")
+    monkeypatch.chdir(indexed.root)
+    done = here(indexed, "query", "lenses", GIT_WORK_TREE="../tree")
+    assert done.code == 0, done.err
+    assert done.out.startswith("bundle/lamps.md")
+
+
+def test_a_git_dir_that_is_none_is_said_and_nothing_else_is_read(
+    indexed: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(indexed.root)
+    done = here(indexed, "query", "lenses", GIT_DIR="/nowhere")
+    assert (done.code, done.out) == (2, "")
+    assert "GIT_DIR names no repository: '/nowhere'" in done.err
+
+
+@pytest.mark.parametrize("name", ["new\nline", 'q"uote\\', "caf\udce9", "-x"])
+def test_a_repository_may_stand_in_a_folder_of_any_name(
+    indexed: Repo, tmp_path: Path, name: str
+) -> None:
+    repo = Repo(indexed.root.rename(tmp_path / name), indexed.environment)
+    repo.write("bundle/plain.md", "Another paragraph.\n")
+    repo.git("add", "--all")
+    for verb in ("update", "check", "query paragraph", "init --hooks native"):
+        done = run(repo, *verb.split())
+        assert done.code == 0, (verb, done)
+
+
 # Repositories that are not to be trusted
 
 

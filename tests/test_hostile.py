@@ -404,6 +404,18 @@ def test_a_bomb_ends_in_a_message(built: Repo, bomb: Callable[[Repo], None]) -> 
     assert "Traceback" not in asked.err
 
 
+def test_billions_of_files_that_a_few_trees_stand_for_end_in_a_message(built: Repo) -> None:
+    tree = tree_of(built, [("100644", "blob", blob(built, b"x"), f"{n}.md") for n in range(10)])
+    for _ in range(9):
+        tree = tree_of(built, [("040000", "tree", tree, str(number)) for number in range(10)])
+    head = built.git("rev-parse", "HEAD^{tree}").strip()
+    bomb = committed(built, with_entry(built, head, [], ("040000", "tree", tree, "bundle")))
+    for verb in (["check", "--rev", bomb], ["diff", "HEAD", bomb]):
+        done = run_bounded(built, *verb)
+        assert done.code == 2, done
+        assert "a tree has more files than are read" in done.err
+
+
 @pytest.mark.stress
 def test_gigabytes_of_zeros_end_in_a_message(built: Repo) -> None:
     bomb_of_zeros(built)

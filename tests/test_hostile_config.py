@@ -39,7 +39,7 @@ FOLDERS = {
     **dict.fromkeys(
         ["a\0b", "a\nb", "a\x1b[31m", "a\u202eb", "a\x7f", ".gi\u202et"], "control character"
     ),
-    **dict.fromkeys(["\ud800", "a\udcffb"], "valid Unicode"),
+    **dict.fromkeys(["\ud800", "a\udcffb"], "valid Unicode|control character"),
     ":(top)x": "begins with a colon",
     "x" * 256: "more than 255 bytes",
     "ü" * 128: "more than 255 bytes",
@@ -116,6 +116,7 @@ HOSTILE = [
     ("exclude = ['a', '[b']", r"'\[b' is no pattern.*never closed"),
     (f"exclude = ['{'*a' * 300}']", "more than 512 characters"),
     ("include = [" + '"a",' * 300 + "]", "more than 256 patterns"),
+    ("include = [" + '"*a*b*c",' * 200 + "]", "more than 1024 characters in patterns with"),
     (r'include = ["a\u0000"]', "a pattern that holds a control character"),
     (f"embedder = '{'x' * 300}'", "more than 256 characters"),
     (r'embedder = "hash\u001b[31m"', "control character"),

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from kbindex import worktree
 from kbindex.cli import app
 from kbindex.errors import UnsafePlaceError
+from kbindex.git import Git
 from kbindex.worktree import read_file, remove_file, require_plain, write_file
 
 
@@ -118,6 +119,21 @@ def test_a_link_that_is_committed_in_the_index_is_taken_out_and_what_it_names_st
     assert everything_below(outside) == before
 
 
+@pytest.mark.parametrize("place", [".kbindex", ".kbindex/outline", ".kbindex/recipe.json"])
+def test_what_git_checks_out_replaces_a_link_and_not_what_it_names(
+    built: Repo, tmp_path: Path, place: str
+) -> None:
+    """What is relied on where a link is put in place after the look (git 2.39)."""
+    outside = tmp_path / "outside"
+    put_outside(built, place, outside)
+    before = everything_below(outside)
+    git = Git(built.root)
+    git.check_out(git.changed_in_worktree(".kbindex"))
+    assert not (built.root / place).is_symlink()
+    assert git.changed_in_worktree(".kbindex") == []
+    assert everything_below(outside) == before
+
+
 @pytest.mark.parametrize("index_dir", ["notes.txt", "notes.txt/index", "src/main.c"])
 @pytest.mark.parametrize("is_committed", [True, False])
 def test_a_file_of_the_user_s_is_never_replaced_by_the_index(
@@ -134,11 +150,24 @@ def test_a_file_of_the_user_s_is_never_replaced_by_the_index(
             verb,
             done,
         )
-        assert "needs a folder" in done.err or "not a folder" in done.err
+        assert "folder" in done.err
         assert (built.root / "notes.txt").read_text() == "the only copy"
         assert (built.root / "src/main.c").read_text() == "the only copy"
         if is_committed:
             assert "notes.txt\n" in built.git("ls-files")
+
+
+@pytest.mark.parametrize("mode", ["120000", "160000"])
+def test_a_link_or_submodule_above_the_index_stays_staged(built: Repo, mode: str) -> None:
+    oid = built.git("rev-parse", "HEAD").strip()
+    if mode == "120000":
+        oid = built.git("hash-object", "-w", "--stdin", stdin=b"bundle").strip()
+    built.write("kbindex.toml", 'embedder = "hash"\nindex_dir = "vendor/index"\n')
+    built.git("add", "kbindex.toml")
+    built.git("update-index", "--add", "--cacheinfo", f"{mode},{oid},vendor")
+    done = run(built, "update")
+    assert (done.code, "'vendor' is no folder" in done.err) == (2, True), done.err
+    assert built.git("ls-files", "vendor") == "vendor\n"
 
 
 # git's hooks, and the framework's configuration
