@@ -13,11 +13,10 @@ from kbindex.choose import open_embedder
 from kbindex.config import FILE_NAME, PYPROJECT, Config
 from kbindex.console import note, put
 from kbindex.errors import (
-    DamagedIndexError,
     ExitCode,
-    GitError,
+    KbindexError,
     NoBundleError,
-    RecipeError,
+    NoEmbedderError,
     RefusedError,
     TooMuchToEmbedError,
 )
@@ -177,7 +176,9 @@ def _embed_refused(git: Git, dry_run: bool) -> None:
     try:
         with write_lock(git):
             report = _run(repository_at(git, tree), tree, options, stage=False).report
-    except (RefusedError, DamagedIndexError, RecipeError, GitError):
+    except NoEmbedderError:
+        raise
+    except KbindexError:
         report = Report()  # the tree is gone, or what it holds has been overtaken
     if report.n_embedded:
         verb = "to embed" if dry_run else "embedded; commit again"
