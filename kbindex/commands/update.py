@@ -14,11 +14,10 @@ from kbindex.config import Config
 from kbindex.configfile import FILE_NAME, PYPROJECT
 from kbindex.console import note, put
 from kbindex.errors import (
-    DamagedIndexError,
     ExitCode,
-    GitError,
+    KbindexError,
     NoBundleError,
-    RecipeError,
+    NoEmbedderError,
     RefusedError,
     TooMuchToEmbedError,
 )
@@ -186,7 +185,9 @@ def _embed_refused(git: Git, dry_run: bool) -> None:
     try:
         with write_lock(git):
             report = _run(repository_at(git, tree), tree, options, stage=False).report
-    except (RefusedError, DamagedIndexError, RecipeError, GitError):
+    except NoEmbedderError:
+        raise
+    except KbindexError:
         report = Report()  # the tree is gone, or what it holds has been overtaken
     if report.n_embedded:
         verb = "to embed" if dry_run else "embedded; commit again"
