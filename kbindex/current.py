@@ -154,7 +154,8 @@ def unreadable_documents(view: View) -> list[str]:
 
 def _state(snapshot: Snapshot, config: Config) -> str:
     parts = (snapshot.documents, snapshot.outlines, snapshot.wal, snapshot.table)
-    content = repr(([sorted(part.items()) for part in parts], snapshot.recipe, _config_id(config)))
+    files = [sorted(part.items()) for part in parts]
+    content = repr((files, snapshot.recipe, snapshot.refused[:1], _config_id(config)))
     return hashlib.sha256(content.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 

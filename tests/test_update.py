@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from kbindex.cli import app
 from kbindex.outline import parse_outline
+from kbindex.table import UnreadTableError
 
 # Helpers
 
@@ -865,3 +866,22 @@ def test_what_a_killed_compaction_left_in_the_work_tree_goes_with_the_next_updat
     built.git("add", "bundle")
     assert run(built, "update").code == 0
     assert built.git("ls-files", "--others").split() == [".kbindex/notes.txt"]
+
+
+def test_a_table_that_cannot_be_read_back_leaves_its_rows_in_the_wal(
+    built: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unread(*_: object) -> None:
+        raise UnreadTableError("an encoding of tomorrow")
+
+    built.write("bundle/lamps.md", NOTE.replace("paraffin", "whale oil"))
+    assert update(built).code == 0
+    monkeypatch.setattr("kbindex.table.append_rows", unread)
+    done = run(built, "checkpoint")
+    assert (done.code, done.out) == (0, "the rows stay in the WAL\n"), done.err
+    assert "an encoding of tomorrow" in done.err
+    assert_fresh(built)
+    monkeypatch.undo()
+    assert run(built, "checkpoint").out == "the WAL was folded into the table\n"
+    assert run(built, "checkpoint").out == "the WAL is empty\n"
+    assert_fresh(built)

@@ -9,6 +9,8 @@ from kbindex.commands.update import mention_problems, run_update
 from kbindex.console import put
 from kbindex.errors import ExitCode, RefusedError
 from kbindex.git import Git
+from kbindex.repository import worktree_repository
+from kbindex.snapshot import read_staged_snapshot
 from kbindex.store import Checkpoint
 
 
@@ -19,6 +21,10 @@ def checkpoint(directory: Path | None) -> ExitCode:
         raise RefusedError("a merge, rebase, cherry-pick or revert is under way", "finish it first")
     options = Options(may_change_recipe=False, checkpoint=Checkpoint.NOW)
     report = run_update(git, lambda _: options).report
-    put("the WAL was folded into the table" if report.checkpointed else "the WAL is empty")
+    if report.checkpointed:
+        put("the WAL was folded into the table")
+    else:
+        wal = read_staged_snapshot(git, worktree_repository(git).config).wal
+        put("the rows stay in the WAL" if wal else "the WAL is empty")
     mention_problems(report.problems)
     return ExitCode.NEGATIVE if report.problems else ExitCode.OK
