@@ -28,7 +28,7 @@ def read_config(git: Git, tree: str | None) -> Config:
         if not is_regular(mode):
             raise _not_a_file(name, LINK if mode == "120000" else "a folder")
         require_size(name, size)
-        return decode_path(git.read_blob(oid))
+        return decode_path(git.run("cat-file", "blob", oid))  # whose size is known
 
     return _load(read)
 

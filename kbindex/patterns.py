@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import groupby
 
 _FOLDERS = "(?:[^/]++/)*?"
@@ -18,10 +17,8 @@ _FOLDER = "folder"
 """The group that takes part where a pattern matches a folder above the file."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Pattern:
-    selects: bool
-    path: re.Pattern[str]
+_Pattern = tuple[bool, re.Pattern[str]]
+"""Whether it selects what it matches, and the expression for a path."""
 
 
 def composed(text: str) -> str:
@@ -47,12 +44,12 @@ class Patterns:
     def match(self, path: str) -> bool:
         """Whether a path, with ``/`` between its parts and none before, is selected."""
         by_folder = None
-        for pattern in self._last_first:
-            found = pattern.path.match(path)
+        for selects, expression in self._last_first:
+            found = expression.match(path)
             if found and found.lastgroup != _FOLDER:
-                return pattern.selects
+                return selects
             if found and by_folder is None:
-                by_folder = pattern.selects
+                by_folder = selects
         return bool(by_folder)
 
 
@@ -65,7 +62,7 @@ def _compile(line: str) -> _Pattern | None:
         expression = _path(text.removeprefix("!"))
     except ValueError as error:
         raise ValueError(f"'{line}' is no pattern as in .gitignore: {error}") from None
-    return _Pattern(selects, re.compile(expression, re.DOTALL))
+    return selects, re.compile(expression, re.DOTALL)
 
 
 def _path(text: str) -> str:
