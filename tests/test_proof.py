@@ -56,6 +56,19 @@ def test_a_wal_file_under_a_wrong_name_is_damage_even_where_its_content_was_read
     assert push(indexed, monkeypatch).code == 0
 
 
+def test_a_stale_branch_that_is_pushed_from_elsewhere_is_to_be_checked_out_first(
+    indexed: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    indexed.git("checkout", "--quiet", "-b", "other")
+    indexed.write("bundle/plain.md", "Another paragraph, without any heading.\n")
+    indexed.commit("stale", "--no-verify")
+    assert "stale; mend it with" in push(indexed, monkeypatch).err
+    monkeypatch.setattr(Git, "head_tree", lambda git: git.find_tree("main"))
+    pushed = push(indexed, monkeypatch)
+    assert pushed.code == 1
+    assert "stale; check it out and mend it with: kbindex update && git commit" in pushed.err
+
+
 # Staged while the hook works
 
 

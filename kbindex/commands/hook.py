@@ -203,7 +203,9 @@ def _is_faulty(repository: Repository, tree: str, name: str) -> bool:
             return True
     if problems:
         is_damaged = any(problem.rule in ("damaged-file", "bad-vector") for problem in problems)
-        note(f"{name} is {'damaged' if is_damaged else 'stale'}; mend it with: {_AMEND}")
+        is_here = tree == repository.git.head_tree()
+        first = "" if is_here else "check it out and "
+        note(f"{name} is {'damaged' if is_damaged else 'stale'}; {first}mend it with: {_AMEND}")
         return True
     with repository.cache() as cache:
         cache.add_fresh(repository.state_id(tree))
