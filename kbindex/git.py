@@ -106,7 +106,8 @@ class Git:
         options = ("--git-dir", "--git-common-dir")
         done = self._run(("rev-parse", "--path-format=absolute", _BARE, *options), None)
         if done.returncode:
-            raise _not_found(start, decode_path(done.stderr), self._environment.get("GIT_DIR"))
+            given = None if made_in else self._environment.get("GIT_DIR")
+            raise _not_found(start, decode_path(done.stderr), given)
         bare, *folders = _lines(done.stdout)
         if len(folders) != 2:  # a folder's name holds a newline
             folders = [self._line("rev-parse", "--path-format=absolute", o) or "" for o in options]
@@ -118,10 +119,10 @@ class Git:
         self._cwd = self.root
         # What is given may be as seen from where we began; a work tree alone goes with the git dir
         # that was found there.
-        given = self._environment.keys() & {"GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE"}
+        named = self._environment.keys() & {"GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE"}
         found = {"GIT_COMMON_DIR": self.common_dir} | ({"GIT_WORK_TREE": self.root} if top else {})
-        self._environment |= {name: str(found[name]) for name in given & found.keys()}
-        self._environment |= {"GIT_DIR": str(self.git_dir)} if given else {}
+        self._environment |= {name: str(found[name]) for name in named & found.keys()}
+        self._environment |= {"GIT_DIR": str(self.git_dir)} if named else {}
 
     def _refuse_repository_among_files(self, start: Path) -> None:
         """Raise UsageError for a git dir that lies among the files of another repository.

@@ -148,7 +148,8 @@ def test_hooks_after_the_fact_name_what_mends_it(built: Repo, name: str) -> None
             assert f"{subject} can't be used: {RECIPE}: {SAID[name]}" in done.err
             assert "remedy: pip install 'kbindex>=0.7.2'" in done.err
         else:
-            assert f"{subject} is stale; mend it with: kbindex update && git" in done.err
+            found = "stale" if name in RULE else "damaged"
+            assert f"{subject} is {found}; mend it with: kbindex update && git" in done.err
 
 
 @pytest.mark.parametrize("name", [name for name in SAID if name != "newer"])

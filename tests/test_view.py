@@ -177,6 +177,8 @@ def test_an_index_that_changes_while_it_is_looked_at_is_looked_at_again(
     before = run(repo, *QUERY)
     index = repo.root / ".git/index"
     content = index.read_bytes()
+    file = repo.root / "bundle/notes/4.md"
+    document = file.read_bytes()
     (folder / SEAL).unlink()
     read = current.read_staged_snapshot
 
@@ -188,6 +190,7 @@ def test_an_index_that_changes_while_it_is_looked_at_is_looked_at_again(
         patched.setattr(current, "read_staged_snapshot", read_late)
         assert run(repo, *QUERY).out != before.out
     index.write_bytes(content)
+    file.write_bytes(document)
     assert run(repo, *QUERY).out == before.out
 
 
