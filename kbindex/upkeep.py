@@ -81,6 +81,8 @@ def _proven(folder: Path) -> View:
         try:
             if not (is_sealed and seal and view.meta("revision") == seal.revision):
                 prove(view)
+                if seal and view.meta("revision") is None:
+                    raise DamagedView("it is empty")
         except BaseException:
             view.close()
             raise

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is imported
+
 import shutil
 import subprocess
 import sys
@@ -33,6 +36,10 @@ AUTHOR = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_SYSTEM": os.devnull,
 }
+
+
+FROM_GIT = ("GIT_INDEX_FILE", "GIT_DIR", "GIT_WORK_TREE", "GIT_PREFIX", "PRE_COMMIT")
+"""What git and the framework tell a hook of theirs; a process that they didn't start has none."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +89,30 @@ class Repo:
             done.stdout.decode("utf-8", "surrogateescape"),
             done.stderr.decode("utf-8", "surrogateescape"),
         )
+
+    def call(
+        self, *arguments: str, cwd: Path | None = None, stdin: bytes = b"", **variables: str
+    ) -> Done:
+        """Run the command line in this process, a fifth of the time, as one of its own would."""
+        environment = dict.fromkeys(FROM_GIT, "") | self.environment | variables
+        before = Path.cwd()
+        os.chdir(cwd or self.root)
+        try:
+            done = CliRunner().invoke(
+                app,
+                list(arguments),
+                env={name: value or None for name, value in environment.items()},
+                input=stdin,
+            )
+        finally:
+            os.chdir(before)
+        if done.exception and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        out, err = (
+            found.decode("utf-8", "surrogateescape")
+            for found in (done.stdout_bytes, done.stderr_bytes)
+        )
+        return Done(done.exit_code, out, err)
 
     def write(self, path: str, text: str | bytes) -> Path:
         """Write a file byte for byte: newlines stay as they are."""
@@ -184,6 +215,7 @@ def make_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]
     cache = {
         "PRE_COMMIT_HOME": str(home / "pre-commit"),
         "PYTHONDONTWRITEBYTECODE": "1",
+        "OPENBLAS_NUM_THREADS": "1",  # threads for nothing take a third of a short process's time
         "TMPDIR": str(scratch),
     }
     return kept | AUTHOR | cache | {"HOME": str(home), "PATH": path}
@@ -292,7 +324,7 @@ def indexed(from_template: Template) -> Repo:
         rota = "# Rota\n\nInes has Monday.\n\n## Swaps\n\nAsk Jonas first.\n"
         repo.write("bundle/ops/rota.md", rota)
         repo.write("bundle/plain.md", "Just a paragraph, without any heading.\n")
-        done = repo.kbindex("init", "--hooks", "native")
+        done = repo.call("init", "--hooks", "native")
         assert done.code == 0, done.err
         repo.commit("first")
 

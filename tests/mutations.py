@@ -60,7 +60,7 @@ def fill(repo: Repo) -> None:
             sentence = " ".join(chance.choices(words.split(), k=40))
             parts.append(f"\n## Part {part}\n\n{sentence} of {number} and {part}.\n")
         repo.write(f"bundle/notes/{number}.md", "".join(parts))
-    done = repo.kbindex("init", "--hooks", "none")
+    done = repo.call("init", "--hooks", "none")
     assert done.code == 0, done.err
     repo.commit("first")
 

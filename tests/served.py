@@ -13,13 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from conftest import Done, Repo
-from typer.testing import CliRunner
-
-from kbindex.cli import app
+from conftest import FROM_GIT, Done, Repo
 
 _HOOKS = ("pre-commit", "pre-merge-commit", "post-commit", "pre-push")
-_PASSED_ON = ("GIT_INDEX_FILE", "GIT_DIR", "GIT_WORK_TREE", "GIT_PREFIX", "PRE_COMMIT")
 _SCRIPT = """\
 #!/bin/sh
 name=$(basename "$0")
@@ -28,29 +24,6 @@ name=$(basename "$0")
 read -r code <"$KBINDEX_PIPES/answered"
 exit "$code"
 """
-
-
-def call(repo: Repo, *arguments: str, cwd: Path | None = None, stdin: bytes = b"") -> Done:
-    """Run the command line in this process, in ``cwd`` as a process of its own would."""
-    environment = dict(repo.environment)
-    for name in _PASSED_ON:
-        environment.setdefault(name, "")
-    return _invoke(environment, arguments, cwd or repo.root, stdin)
-
-
-def _invoke(
-    environment: dict[str, str], arguments: tuple[str, ...], cwd: Path, stdin: bytes
-) -> Done:
-    given = {name: value or None for name, value in environment.items()}
-    before = Path.cwd()
-    os.chdir(cwd)
-    try:
-        done = CliRunner().invoke(app, list(arguments), env=given, input=stdin)
-    finally:
-        os.chdir(before)
-    if done.exception and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    return Done(done.exit_code, done.stdout, done.stderr)
 
 
 class ServedHooks:
@@ -73,7 +46,7 @@ class ServedHooks:
         """Make our scripts the repository's hooks."""
         hooks = repo.root / ".git/hooks"
         hooks.mkdir(exist_ok=True)
-        variables = " ".join(f'echo "${name}";' for name in _PASSED_ON)
+        variables = " ".join(f'echo "${name}";' for name in FROM_GIT)
         for name in _HOOKS:
             (hooks / name).write_text(_SCRIPT.format(variables=variables))
             (hooks / name).chmod(0o755)
@@ -105,9 +78,9 @@ class ServedHooks:
             if asked.endswith(b"\n.\n"):
                 name, folder, *values, _, _ = asked.decode("utf-8", "surrogateescape").split("\n")
                 asked = b""
-                passed = dict(zip(_PASSED_ON, values, strict=True))
+                passed = dict(zip(FROM_GIT, values, strict=True))
                 refs = (self._folder / "refs").read_bytes() if name == "pre-push" else b""
-                done = _invoke(repo.environment | passed, ("hook", name), Path(folder), refs)
+                done = repo.call("hook", name, cwd=Path(folder), stdin=refs, **passed)
                 os.write(self._answered, f"{done.code}\n".encode())
                 yield done.err
 

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 from conftest import Repo, Template
 from numpy.typing import NDArray
-from served import call
 
 from kbindex.model import Row
 from kbindex.rows import to_arrow
@@ -118,7 +117,7 @@ def started(from_template: Template) -> Repo:
     def fill(repo: Repo) -> None:
         repo.write("bundle/log.md", "# Log\n\nThe keeper writes the log.\n")
         repo.git("add", "--all")
-        assert call(repo, "update").code == 0
+        assert repo.call("update").code == 0
         repo.commit("base")
 
     return from_template("alike", fill)
@@ -128,7 +127,7 @@ def add(repo: Repo, name: str) -> str:
     """Commit a new document with its index; return the commit."""
     repo.write(f"bundle/{name}.md", f"# {name}\n\nText of {name}.\n")
     repo.git("add", "--all")
-    assert call(repo, "update").code == 0
+    assert repo.call("update").code == 0
     return repo.commit(name)
 
 
@@ -136,11 +135,11 @@ def test_a_commit_that_is_reverted_here_and_checkpointed_there_merges_fresh(
     started: Repo,
 ) -> None:
     first = add(started, "first")
-    assert call(started, "checkpoint").code == 0
+    assert started.call("checkpoint").code == 0
     started.commit("checkpoint")
     add(started, "second")
     started.git("checkout", "--quiet", "-b", "topic", first)
     started.git("revert", "--no-edit", first)
     tree: Any = started.git("merge-tree", "--write-tree", "main", "topic").strip()
-    checked = call(started, "check", "--rev", tree)
+    checked = started.call("check", "--rev", tree)
     assert checked.code == 0, checked.out

@@ -40,9 +40,9 @@ def shared(shelf: Path, environment: dict[str, str]) -> Repo:
         repo.write("kbindex.toml", 'embedder = "hash"\n')
         repo.write("bundle/lamps.md", "# Lamps\n\nThe lamps burn paraffin.\n")
         repo.write("bundle/long.md", "# Long\n\n" + "A line of no interest.\n\n" * 4000)
-        assert repo.kbindex("init", "--hooks", "native").code == 0
+        assert repo.call("init", "--hooks", "native").code == 0
         repo.commit("first")
-        assert repo.kbindex("query", "lamps").code == 0
+        assert repo.call("query", "lamps").code == 0
     return repo
 
 
@@ -143,7 +143,7 @@ BAD_CONFIGURATIONS = {
 @pytest.mark.parametrize("text", BAD_CONFIGURATIONS)
 def test_a_bad_configuration_is_named_with_its_file(library: Repo, text: str) -> None:
     library.write("kbindex.toml", f"{text}\n")
-    assert_told(library.kbindex("query", "lamps"), 2, BAD_CONFIGURATIONS[text])
+    assert_told(library.call("query", "lamps"), 2, BAD_CONFIGURATIONS[text])
 
 
 def test_a_bad_configuration_that_is_staged_stops_update_and_check(library: Repo) -> None:
@@ -156,22 +156,20 @@ def test_a_bad_configuration_that_is_staged_stops_update_and_check(library: Repo
 def test_settings_in_pyproject_and_environment_are_checked_too(library: Repo) -> None:
     (library.root / "kbindex.toml").unlink()
     library.write("pyproject.toml", '[tool.kbindex]\nembedder = "hash"\nbundel = 1\n')
-    assert_told(
-        library.kbindex("query", "lamps"), 2, "[tool.kbindex] in pyproject.toml sets 'bundel'"
-    )
+    assert_told(library.call("query", "lamps"), 2, "[tool.kbindex] in pyproject.toml sets 'bundel'")
     library.write("pyproject.toml", '[tool.kbindex]\nembedder = "hash"\n')
-    assert library.kbindex("query", "lamps").code == 0
-    done = library.kbindex("query", "lamps", KBINDEX_CHUNK_TOKENS="many")
+    assert library.call("query", "lamps").code == 0
+    done = library.call("query", "lamps", KBINDEX_CHUNK_TOKENS="many")
     assert_told(done, 2, "KBINDEX_CHUNK_TOKENS='many' is not a whole number")
 
 
 def test_a_weight_that_is_no_number_is_refused(library: Repo) -> None:
     library.write("kbindex.toml", 'embedder = "hash"\ndense_weight = nan\n')
-    assert library.kbindex("query", "lamps").code == 2
+    assert library.call("query", "lamps").code == 2
 
 
 def test_an_unknown_embedder_names_the_known_ones(library: Repo) -> None:
-    done = library.kbindex("query", "lamps", KBINDEX_EMBEDDER="word2vec")
+    done = library.call("query", "lamps", KBINDEX_EMBEDDER="word2vec")
     assert_told(done, 2, "unknown embedder 'word2vec'", "set embedder to 'builtin'")
     done = library.kbindex("init", "--embedder", "word2vec")
     assert_told(done, 2, "unknown embedder 'word2vec'")
@@ -194,7 +192,7 @@ def test_an_unknown_revision_is_a_usage_error(shared: Repo) -> None:
 
 def test_an_index_of_another_embedder_is_refused_and_words_still_work(library: Repo) -> None:
     for mode in ("auto", "hybrid", "dense"):
-        done = library.kbindex("query", "lamps", "--mode", mode, KBINDEX_EMBEDDER="builtin")
+        done = library.call("query", "lamps", "--mode", mode, KBINDEX_EMBEDDER="builtin")
         assert_told(
             done,
             3,
@@ -203,7 +201,7 @@ def test_an_index_of_another_embedder_is_refused_and_words_still_work(library: R
             "kbindex update",
         )
         assert done.out == ""
-    done = library.kbindex("query", "lamps", "--mode", "lexical", KBINDEX_EMBEDDER="builtin")
+    done = library.call("query", "lamps", "--mode", "lexical", KBINDEX_EMBEDDER="builtin")
     assert done.code == 0
     assert done.out.startswith("bundle/lamps.md:1: ")
 
@@ -234,7 +232,7 @@ def test_an_index_of_another_format_is_recognised(
 def test_update_rebuilds_an_index_of_an_older_format(library: Repo) -> None:
     change_recipe(library, format=0, embedder="of another shape")
     assert library.kbindex("update").code == 0
-    assert library.kbindex("query", "lamps").code == 0
+    assert library.call("query", "lamps").code == 0
 
 
 GARBAGE = {
@@ -255,18 +253,18 @@ GARBAGE = {
 def test_a_damaged_recipe_is_named_and_update_mends_it(library: Repo, text: str) -> None:
     library.write(RECIPE, text.encode("utf-8", "surrogateescape"))
     library.git("add", RECIPE)
-    assert_told(library.kbindex("query", "lamps"), 3, f"{RECIPE}: ")
+    assert_told(library.call("query", "lamps"), 3, f"{RECIPE}: ")
     assert library.kbindex("check").code == 3
     if text.startswith("<<<<<<<"):
         assert library.kbindex("update").code == 0
-        assert library.kbindex("query", "lamps").code == 0
+        assert library.call("query", "lamps").code == 0
 
 
 @pytest.mark.parametrize("text", ['{"format": 1e999}', "[" * 100_000], ids=["infinite", "deep"])
 def test_a_recipe_beyond_reason_is_damage_too(library: Repo, text: str) -> None:
     library.write(RECIPE, text)
     library.git("add", RECIPE)
-    assert_told(library.kbindex("query", "lamps"), 3, f"{RECIPE}: ")
+    assert_told(library.call("query", "lamps"), 3, f"{RECIPE}: ")
 
 
 # Streams, signals, bugs
@@ -288,7 +286,7 @@ def test_a_closed_pipe_is_quiet(shared: Repo) -> None:
 
 
 def test_data_and_messages_do_not_mix(shared: Repo) -> None:
-    done = shared.kbindex("query", "lamps", "--format", "json")
+    done = shared.call("query", "lamps", "--format", "json")
     assert done.json()["query"] == "lamps"
     assert "hash" in done.err
     assert not done.err.startswith("{")
@@ -318,7 +316,7 @@ def test_an_interrupted_update_exits_130_and_leaves_the_index_as_it_was(library:
     assert "interrupted" in err
     assert "Traceback" not in err
     assert library.git("ls-files", "--stage", ".kbindex") == before
-    assert library.kbindex("query", "lamps", "--mode", "lexical").code == 0
+    assert library.call("query", "lamps", "--mode", "lexical").code == 0
 
 
 def _holds_lock(repo: Repo) -> bool:

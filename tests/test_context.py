@@ -65,7 +65,7 @@ def test_a_passage_that_fits_is_whole() -> None:
 
 
 def test_every_excerpt_is_the_text_of_its_span(indexed: Repo) -> None:
-    found = indexed.kbindex("context", "cellar lamps", "--budget", "70", "--format", "json").json()
+    found = indexed.call("context", "cellar lamps", "--budget", "70", "--format", "json").json()
     assert found["tokens"] <= 70
     assert found["excerpts"]
     for excerpt in found["excerpts"]:
@@ -76,20 +76,20 @@ def test_every_excerpt_is_the_text_of_its_span(indexed: Repo) -> None:
 
 
 def test_a_context_without_room_exits_1_with_the_same_schema(indexed: Repo) -> None:
-    done = indexed.kbindex("context", "lamps", "--budget", "3", "--format", "json")
+    done = indexed.call("context", "lamps", "--budget", "3", "--format", "json")
     assert done.code == 1
     assert done.json()["excerpts"] == []
     assert done.json()["omitted"]
 
 
 def test_text_context_holds_only_excerpts_and_names_the_rest_on_stderr(indexed: Repo) -> None:
-    done = indexed.kbindex("context", "lamps", "--budget", "60")
+    done = indexed.call("context", "lamps", "--budget", "60")
     assert done.out.startswith("[bundle/")
     assert "omitted" in done.err
 
 
 def test_related_names_the_nearest_documents_but_not_itself(indexed: Repo) -> None:
-    done = indexed.kbindex("related", "lamps", "--format", "json")
+    done = indexed.call("related", "lamps", "--format", "json")
     assert done.code == 0
     ids = [document["id"] for document in done.json()["related"]]
     assert sorted(ids) == ["ops/rota", "plain"]
@@ -107,11 +107,11 @@ def test_related_ranks_by_the_mean_of_unit_chunk_vectors(indexed: Repo) -> None:
         return {path: vector / np.linalg.norm(vector) for path, vector in own.items()}
 
     own = use_view(open_repository(indexed.root), vectors)
-    found = indexed.kbindex("related", "lamps", "--format", "json").json()["related"]
+    found = indexed.call("related", "lamps", "--format", "json").json()["related"]
     for document in found:
         expected = own[b"bundle/lamps.md"] @ own[document["path"].encode()]
         assert document["similarity"] == pytest.approx(expected, abs=1e-3)
 
 
 def test_related_to_an_unknown_document_is_a_usage_error(indexed: Repo) -> None:
-    assert indexed.kbindex("related", "lamp").code == 2
+    assert indexed.call("related", "lamp").code == 2

@@ -61,7 +61,7 @@ def test_a_missing_hook_is_found(indexed: Repo) -> None:
 
 def test_hooks_of_the_framework_count_where_it_is_told_to_run_us(repo: Repo) -> None:
     repo.write("bundle/a.md", "# A\n\nText.\n")
-    assert repo.kbindex("init", "--hooks", "pre-commit").code == 0
+    assert repo.call("init", "--hooks", "pre-commit").code == 0
     assert findings(repo)["hooks"]["status"] == "ok"
     repo.write(".pre-commit-config.yaml", "repos: []\n")
     finding = findings(repo)["hooks"]

@@ -215,7 +215,7 @@ def asked(from_template: Template) -> Repo:
         for name, word in (("lamps", "paraffin"), ("lenses", "linen"), ("horns", "brass")):
             repo.write(f"bundle/{name}.md", f"# {name}\n\n## Use\n\nIt needs {word} every week.\n")
         repo.git("add", "--all")
-        assert repo.kbindex("init", "--hooks", "none").code == 0
+        assert repo.call("init", "--hooks", "none").code == 0
         questions = [
             {
                 "id": name,
@@ -235,9 +235,7 @@ def write_questions(repo: Repo, questions: list[dict[str, Any]]) -> None:
 
 
 def test_a_report_measures_each_mode_and_kind(asked: Repo) -> None:
-    done = asked.kbindex(
-        "eval", "q.jsonl", "--format", "json", "--modes", "lexical,dense,hybrid,rrf"
-    )
+    done = asked.call("eval", "q.jsonl", "--format", "json", "--modes", "lexical,dense,hybrid,rrf")
     assert done.code == 0, done.err
     report = done.json()
     assert report["questions"] == 3
@@ -254,7 +252,7 @@ def test_a_report_measures_each_mode_and_kind(asked: Repo) -> None:
 
 def test_the_text_names_modes_misses_gates_and_open_items(asked: Repo) -> None:
     write_questions(asked, [{"id": "q1", "query": "zeppelin", "relevant": [{"id": "lamps"}]}])
-    done = asked.kbindex("eval", "q.jsonl", "--modes", "lexical", "--gate", "recall@5>=0.5")
+    done = asked.call("eval", "q.jsonl", "--modes", "lexical", "--gate", "recall@5>=0.5")
     assert done.code == 1
     assert "lexical" in done.out
     assert "missed by lexical: q1" in done.out
@@ -263,7 +261,7 @@ def test_the_text_names_modes_misses_gates_and_open_items(asked: Repo) -> None:
 
 
 def test_whole_documents_are_a_mode_to_compare_with(asked: Repo) -> None:
-    done = asked.kbindex("eval", "q.jsonl", "--modes", "document", "--format", "json")
+    done = asked.call("eval", "q.jsonl", "--modes", "document", "--format", "json")
     assert done.code == 0, done.err
     assert done.json()["modes"]["document"]["span-hit@5"] == 1.0
     assert done.json()["modes"]["document"]["span-ndcg@10"] is None
@@ -272,7 +270,7 @@ def test_whole_documents_are_a_mode_to_compare_with(asked: Repo) -> None:
 def test_gates_decide_the_exit_code(asked: Repo) -> None:
     def gate(*gates: str) -> int:
         options = [option for text in gates for option in ("--gate", text)]
-        return asked.kbindex("eval", "q.jsonl", *options).code
+        return asked.call("eval", "q.jsonl", *options).code
 
     assert gate("ndcg@10>=0.9", "lexical:easy/recall@5>=0.9") == 2, "kinds are of the main mode"
     assert gate("ndcg@10>=0.9", "easy/recall@5>=0.9", "lexical:mrr@10>=0.9") == 0
@@ -290,25 +288,25 @@ def test_questions_that_do_not_fit_the_bundle_are_refused(asked: Repo) -> None:
         ({"id": "lamps", "span": [0, 9999]}, "behind the end"),
     ):
         write_questions(asked, [{"id": "q1", "query": "x", "relevant": [relevant]}])
-        done = asked.kbindex("eval", "q.jsonl", "--modes", "lexical")
+        done = asked.call("eval", "q.jsonl", "--modes", "lexical")
         assert done.code == 2
         assert words in done.err
         assert "q1" in done.err
 
 
 def test_files_and_modes_that_are_not_there_are_refused(asked: Repo, tmp_path: Path) -> None:
-    assert asked.kbindex("eval", "nonesuch.jsonl").code == 2
-    assert asked.kbindex("eval", "q.jsonl", "--modes", "magic").code == 2
+    assert asked.call("eval", "nonesuch.jsonl").code == 2
+    assert asked.call("eval", "q.jsonl", "--modes", "magic").code == 2
     (tmp_path / "latin.jsonl").write_bytes(b"\xff\xfe")
-    assert asked.kbindex("eval", str(tmp_path / "latin.jsonl")).code == 2
+    assert asked.call("eval", str(tmp_path / "latin.jsonl")).code == 2
 
 
 def test_another_embedder_than_that_of_the_index_is_refused_but_words_are_measured(
     asked: Repo,
 ) -> None:
-    done = asked.kbindex("eval", "q.jsonl", KBINDEX_EMBEDDER="builtin")
+    done = asked.call("eval", "q.jsonl", KBINDEX_EMBEDDER="builtin")
     assert done.code == 3
-    words = asked.kbindex("eval", "q.jsonl", "--modes", "lexical", KBINDEX_EMBEDDER="builtin")
+    words = asked.call("eval", "q.jsonl", "--modes", "lexical", KBINDEX_EMBEDDER="builtin")
     assert words.code == 0
 
 
@@ -320,13 +318,13 @@ def test_tune_names_the_weight_and_its_worth(asked: Repo) -> None:
         for n in [f"{n}{name}"]
     ]
     write_questions(asked, questions)
-    done = asked.kbindex("eval", "q.jsonl", "--tune", "--format", "json")
+    done = asked.call("eval", "q.jsonl", "--tune", "--format", "json")
     assert done.code == 0, done.err
     tuning = done.json()["tuning"]
     assert tuning["measure"] == "ndcg@10"
     assert 0.0 <= tuning["weight"] <= 1.0
     assert len(tuning["by_weight"]) == 21
-    assert "tuning: ndcg@10" in asked.kbindex("eval", "q.jsonl", "--tune").out
+    assert "tuning: ndcg@10" in asked.call("eval", "q.jsonl", "--tune").out
 
 
 def test_a_citation_that_leads_elsewhere_is_counted(asked: Repo) -> None:
@@ -345,7 +343,7 @@ def test_a_citation_that_leads_elsewhere_is_counted(asked: Repo) -> None:
 def test_coverage_is_the_share_of_the_text_that_has_a_vector(asked: Repo) -> None:
     asked.write("bundle/new.md", "# A heading with words\n\nAnd text that nobody embedded.\n")
     asked.git("add", "--all")
-    done = asked.kbindex("eval", "q.jsonl", "--modes", "lexical", "--format", "json")
+    done = asked.call("eval", "q.jsonl", "--modes", "lexical", "--format", "json")
 
     def size(name: str) -> int:
         return len("".join((asked.root / "bundle" / f"{name}.md").read_text().split()))

@@ -20,7 +20,7 @@ def exported(repo: Repo, tmp_path: Path) -> Repo:
     repo.write("bundle/lamps.md", NOTE)
     repo.write("bundle/horn.md", "# Horn\n\nThe foghorn sounds twice.\n")
     repo.git("add", "--all")
-    assert repo.kbindex("init", "--hooks", "none").code == 0
+    assert repo.call("init", "--hooks", "none").code == 0
     repo.commit("first")
     archive = subprocess.run(
         ["git", "archive", "HEAD"], cwd=repo.root, capture_output=True, check=True
@@ -37,15 +37,15 @@ def listing(folder: Path) -> dict[str, bytes]:
 
 def test_it_is_searched_and_read_and_nothing_in_it_is_written(exported: Repo) -> None:
     before = listing(exported.root)
-    done = exported.kbindex("query", "foghorn", "--format", "json", cwd=exported.root / "bundle")
+    done = exported.call("query", "foghorn", "--format", "json", cwd=exported.root / "bundle")
     assert done.code == 0, done.err
     hit = done.json()["hits"][0]
     assert hit["id"] == "horn"
     assert done.json()["index"]["stale_documents"] == 0
-    got = exported.kbindex("get", "horn", "--section", hit["matched_section"]["anchor"])
+    got = exported.call("get", "horn", "--section", hit["matched_section"]["anchor"])
     assert got.out == "# Horn\n\nThe foghorn sounds twice.\n"
     for arguments in (["status"], ["related", "horn"], ["context", "foghorn", "--budget", "200"]):
-        assert exported.kbindex(*arguments).code == 0
+        assert exported.call(*arguments).code == 0
     assert listing(exported.root) == before
 
 
@@ -62,9 +62,9 @@ def test_a_damaged_git_dir_of_its_own_is_made_again(
 
 
 def test_what_was_edited_since_is_found_by_its_words_and_said(exported: Repo) -> None:
-    assert exported.kbindex("query", "foghorn").code == 0
+    assert exported.call("query", "foghorn").code == 0
     exported.write("bundle/horn.md", "# Horn\n\nThe klaxon sounds twice.\n")
-    done = exported.kbindex("query", "klaxon", "--format", "json")
+    done = exported.call("query", "klaxon", "--format", "json")
     assert done.json()["hits"][0]["id"] == "horn"
     assert done.json()["index"]["stale_documents"] == 1
     assert "bundle/horn.md" in done.err
@@ -75,14 +75,14 @@ def test_attributes_in_the_folder_run_no_program(exported: Repo, tmp_path: Path)
     config.write_text(f'[filter "evil"]\n\tclean = touch {tmp_path}/ran; cat\n')
     exported.write(".gitattributes", "* filter=evil\n")
     exported.write("bundle/.gitattributes", "* text eol=crlf filter=evil\n")
-    done = exported.kbindex("query", "foghorn", GIT_CONFIG_GLOBAL=str(config))
+    done = exported.call("query", "foghorn", GIT_CONFIG_GLOBAL=str(config))
     assert done.code == 0, done.err
     assert not (tmp_path / "ran").exists()
 
 
 def test_queries_at_once_do_not_disturb_one_another(exported: Repo, tmp_path: Path) -> None:
     outputs = set()
-    for _ in range(5):
+    for _ in range(3):
         shutil.rmtree(tmp_path / "cache", ignore_errors=True)
         with ThreadPoolExecutor(6) as pool:
             results = list(pool.map(lambda _: exported.kbindex("query", "foghorn"), range(6)))
@@ -94,7 +94,7 @@ def test_queries_at_once_do_not_disturb_one_another(exported: Repo, tmp_path: Pa
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_without_a_cache_a_temporary_folder_serves(exported: Repo, tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir(mode=0o500)
-    assert exported.kbindex("query", "foghorn").code == 0
+    assert exported.call("query", "foghorn").code == 0
 
 
 def test_a_cache_that_is_no_folder_is_replaced_by_a_temporary_one(
@@ -103,12 +103,12 @@ def test_a_cache_that_is_no_folder_is_replaced_by_a_temporary_one(
     (tmp_path / "cache").write_text("a file")
     scratch = Path(exported.environment["TMPDIR"])
     before = set(scratch.iterdir())
-    assert exported.kbindex("query", "foghorn").code == 0
+    assert exported.call("query", "foghorn").code == 0
     assert set(scratch.iterdir()) == before, "it is removed again"
 
 
 def test_a_folder_without_an_index_is_still_no_repository(exported: Repo) -> None:
     shutil.rmtree(exported.root / ".kbindex")
-    done = exported.kbindex("query", "foghorn")
+    done = exported.call("query", "foghorn")
     assert done.code == 2
     assert "not inside a git repository" in done.err

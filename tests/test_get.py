@@ -45,10 +45,10 @@ def shared(shelf: Path, environment: dict[str, str]) -> Repo:
         repo.write("kbindex.toml", 'embedder = "hash"\n')
         for path, text in DOCUMENTS.items():
             repo.write(f"bundle/{path}", text)
-        done = repo.kbindex("init", "--hooks", "none")
+        done = repo.call("init", "--hooks", "none")
         assert done.code == 0, done.err
         repo.commit("first")
-        assert repo.kbindex("get", "plain").code == 0
+        assert repo.call("get", "plain").code == 0
     return repo
 
 
@@ -81,7 +81,7 @@ def test_a_document_goes_by_its_id_and_by_its_path(shared: Repo) -> None:
         "./bundle/ops/rota.md",
         "./ops/rota",
     ):
-        done = shared.kbindex("get", name)
+        done = shared.call("get", name)
         assert (done.code, done.out, done.err) == (0, DOCUMENTS["ops/rota.md"], ""), name
 
 
@@ -118,51 +118,51 @@ SWAPS = "## Swaps\n\nAsk Jonas first.\n\n### Late\n\nRing twice.\n\n"
 def test_a_section_with_its_subsections_goes_by_anchor_and_by_heading(
     shared: Repo, arguments: tuple[str, ...]
 ) -> None:
-    done = shared.kbindex("get", *arguments)
+    done = shared.call("get", *arguments)
     assert (done.code, done.out) == (0, SWAPS)
 
 
 def test_a_heading_with_punctuation_goes_by_its_words_and_by_its_anchor(shared: Repo) -> None:
     for section in ("Pay & leave", "pay & LEAVE", "pay--leave"):
-        done = shared.kbindex("get", "ops/rota", "--section", section)
+        done = shared.call("get", "ops/rota", "--section", section)
         assert done.out == "## Pay & leave\n\nMonthly.\n"
 
 
 def test_headings_that_occur_twice_are_each_reachable(shared: Repo) -> None:
-    assert "Spare wicks" in shared.kbindex("get", "lamps", "--section", "notes").out
-    assert "cellar key" in shared.kbindex("get", "lamps", "--section", "notes-1").out
-    done = shared.kbindex("get", "lamps", "--section", "Notes")
+    assert "Spare wicks" in shared.call("get", "lamps", "--section", "notes").out
+    assert "cellar key" in shared.call("get", "lamps", "--section", "notes-1").out
+    done = shared.call("get", "lamps", "--section", "Notes")
     assert "Spare wicks" in done.out
     assert "2 sections have this heading; the others are: notes-1" in done.err
 
 
 def test_an_unknown_section_lists_the_real_ones_nearest_first(shared: Repo) -> None:
     for arguments in (("lamps", "--section", "note"), ("lamps#note",)):
-        done = shared.kbindex("get", *arguments)
+        done = shared.call("get", *arguments)
         assert (done.code, done.out) == (2, "")
         assert "bundle/lamps.md has no section 'note'" in done.err
         assert "its sections are: notes, notes-1, cleaning" in done.err
 
 
 def test_a_document_without_sections_says_so(shared: Repo) -> None:
-    done = shared.kbindex("get", "plain", "--section", "any")
+    done = shared.call("get", "plain", "--section", "any")
     assert done.code == 2
     assert "has no sections" in done.err
 
 
 def test_an_unknown_document_comes_with_suggestions(shared: Repo) -> None:
-    done = shared.kbindex("get", "ops/rotas")
+    done = shared.call("get", "ops/rotas")
     assert (done.code, done.out) == (2, "")
     assert "no document 'ops/rotas' is indexed" in done.err
     assert "nearest are: ops/rota" in done.err
-    done = shared.kbindex("get", "qqqqqqqqqqqq")
+    done = shared.call("get", "qqqqqqqqqqqq")
     assert done.code == 2
     assert "kbindex query finds documents by content" in done.err
 
 
 def test_a_hash_sign_in_a_name_is_not_a_section(shared: Repo) -> None:
-    assert shared.kbindex("get", "odd#name").out == DOCUMENTS["odd#name.md"]
-    assert shared.kbindex("get", "odd#name#part").out == "## Part\n\nOf it.\n"
+    assert shared.call("get", "odd#name").out == DOCUMENTS["odd#name.md"]
+    assert shared.call("get", "odd#name#part").out == "## Part\n\nOf it.\n"
 
 
 def test_a_span_is_code_points_and_lines_are_inclusive(shared: Repo) -> None:
@@ -170,11 +170,9 @@ def test_a_span_is_code_points_and_lines_are_inclusive(shared: Repo) -> None:
     at = text.index("🗼")
     assert got(shared, "crlf", "--span", f"{at}:{at + 1}").decode() == "🗼"
     assert got(shared, "crlf", "--span", "0:0") == b""
-    assert shared.kbindex("get", "empty-line", "--lines", "2:3").out == "two\nthree\n"
-    assert shared.kbindex("get", "empty-line", "--lines", "2").out == "two\n"
-    assert (
-        shared.kbindex("get", "plain", "--span", f"0:{len(str(DOCUMENTS['plain.md']))}").code == 0
-    )
+    assert shared.call("get", "empty-line", "--lines", "2:3").out == "two\nthree\n"
+    assert shared.call("get", "empty-line", "--lines", "2").out == "two\n"
+    assert shared.call("get", "plain", "--span", f"0:{len(str(DOCUMENTS['plain.md']))}").code == 0
 
 
 @pytest.mark.parametrize(
@@ -199,23 +197,23 @@ def test_a_span_is_code_points_and_lines_are_inclusive(shared: Repo) -> None:
 def test_what_lies_outside_or_is_given_twice_is_a_usage_error(
     shared: Repo, arguments: tuple[str, ...]
 ) -> None:
-    done = shared.kbindex("get", "plain", *arguments)
+    done = shared.call("get", "plain", *arguments)
     assert (done.code, done.out) == (2, "")
     assert "Traceback" not in done.err
 
 
 def test_reversed_lines_are_named_without_an_unknown_limit(shared: Repo) -> None:
-    done = shared.kbindex("get", "plain", "--lines", "5:3")
+    done = shared.call("get", "plain", "--lines", "5:3")
     assert done.code == 2
     assert "None" not in done.err
 
 
 def test_the_end_of_the_last_line_is_not_a_line(shared: Repo) -> None:
-    assert shared.kbindex("get", "empty-line", "--lines", "4:4").code == 2
+    assert shared.call("get", "empty-line", "--lines", "4:4").code == 2
 
 
 def test_json_names_what_the_text_is(shared: Repo) -> None:
-    done = shared.kbindex("get", "lamps", "--section", "notes-1", "--format", "json")
+    done = shared.call("get", "lamps", "--section", "notes-1", "--format", "json")
     start = NOTE.rindex("## Notes")
     assert done.json() == {
         "id": "lamps",
@@ -231,7 +229,7 @@ def test_json_names_what_the_text_is(shared: Repo) -> None:
 
 
 def test_json_leaves_out_what_does_not_apply_and_keeps_every_character(shared: Repo) -> None:
-    found = shared.kbindex("get", "controls", "--format", "json").json()
+    found = shared.call("get", "controls", "--format", "json").json()
     assert found.keys() == {"id", "path", "title", "lines", "span", "blob", "text"}
     assert found["text"] == CONTROLS.decode()
     assert found["lines"] == [1, 3]
@@ -239,24 +237,24 @@ def test_json_leaves_out_what_does_not_apply_and_keeps_every_character(shared: R
 
 def test_a_newer_text_in_the_work_tree_is_mentioned_and_not_printed(library: Repo) -> None:
     library.write("bundle/plain.md", "Something else.\n")
-    done = library.kbindex("get", "plain")
+    done = library.call("get", "plain")
     assert (done.code, done.out) == (0, DOCUMENTS["plain.md"])
     assert "bundle/plain.md in the work tree differs from this, the indexed text" in done.err
-    assert library.kbindex("get", "lamps").err == ""
+    assert library.call("get", "lamps").err == ""
     (library.root / "bundle/plain.md").unlink()
-    assert library.kbindex("get", "plain").out == DOCUMENTS["plain.md"]
+    assert library.call("get", "plain").out == DOCUMENTS["plain.md"]
 
 
 def test_what_is_staged_is_what_is_indexed(library: Repo) -> None:
     library.write("bundle/plain.md", "Something else.\n")
     library.git("add", "bundle")
-    assert library.kbindex("get", "plain").out == "Something else.\n"
+    assert library.call("get", "plain").out == "Something else.\n"
 
 
 def test_get_works_in_a_subfolder_and_with_repo(shared: Repo, tmp_path: Path) -> None:
-    inside = shared.kbindex("get", "ops/rota", cwd=shared.root / "bundle/ops")
+    inside = shared.call("get", "ops/rota", cwd=shared.root / "bundle/ops")
     assert inside.out == DOCUMENTS["ops/rota.md"]
-    outside = shared.kbindex("--repo", str(shared.root), "get", "ops/rota", cwd=tmp_path)
+    outside = shared.call("--repo", str(shared.root), "get", "ops/rota", cwd=tmp_path)
     assert outside.out == DOCUMENTS["ops/rota.md"]
 
 
@@ -267,9 +265,9 @@ def test_a_name_with_odd_bytes_is_found(library: Repo) -> None:
         pytest.skip("this file system wants UTF-8")
     library.git("add", "bundle")
     for name in ("\udcff\udcfe y", "bundle/\udcff\udcfe y.md"):
-        done = library.kbindex("get", name)
+        done = library.call("get", name)
         assert (done.code, done.out) == (0, "Odd bytes.\n")
-    done = library.kbindex("get", "\udcff\udcfe y", "--format", "json")
+    done = library.call("get", "\udcff\udcfe y", "--format", "json")
     assert done.json()["id"] == "\udcff\udcfe y"
 
 

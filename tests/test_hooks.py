@@ -625,7 +625,7 @@ def framed(from_template: Template) -> Repo:
     def fill(repo: Repo) -> None:
         repo.write("bundle/lamps.md", NOTE)
         repo.write("bundle/plain.md", "Just a paragraph.\n")
-        done = repo.kbindex("init", "--hooks", "pre-commit")
+        done = repo.call("init", "--hooks", "pre-commit")
         assert done.code == 0, done.err
         repo.commit("first")
 
@@ -725,7 +725,7 @@ repos:
 def test_a_configuration_that_is_there_is_extended(framed: Repo) -> None:
     framed.write(".pre-commit-config.yaml", EXISTING)
     for _ in range(2):  # safe to repeat
-        done = framed.kbindex("init")
+        done = framed.call("init")
         assert done.code == 0, done.err
     text = (framed.root / ".pre-commit-config.yaml").read_text()
     added = "# Other hooks must leave the index alone.\nexclude: ^\\.kbindex/\n"
@@ -745,7 +745,7 @@ def test_a_configuration_that_is_there_is_extended(framed: Repo) -> None:
 def test_a_configuration_that_can_t_be_extended_safely_is_left_alone(framed: Repo) -> None:
     text = EXISTING + "ci:\n  autofix_prs: false\n"
     framed.write(".pre-commit-config.yaml", text)
-    done = framed.kbindex("init", "--hooks", "pre-commit")
+    done = framed.call("init", "--hooks", "pre-commit")
     assert done.code == 2
     assert "entry: kbindex hook pre-commit" in done.err
     assert (framed.root / ".pre-commit-config.yaml").read_text() == text
@@ -765,7 +765,7 @@ def test_the_hooks_of_others_leave_the_index_alone(framed: Repo) -> None:
         ".pre-commit-config.yaml",
         f"repos:\n- repo: local\n{entry}    language: system\n    types: [text]\n",
     )
-    assert framed.kbindex("init", "--hooks", "pre-commit").code == 0
+    assert framed.call("init", "--hooks", "pre-commit").code == 0
     framed.write("bundle/lamps.md", NEW_TEXT)
     framed.git("add", "--all")
     assert run(framed, "update").code == 0

@@ -53,13 +53,13 @@ def library(shelf: Path, environment: dict[str, str]) -> Repo:
         for name, text in DOCUMENTS.items():
             repo.write(f"bundle/{name}", text)
         repo.git("add", "--all")
-        done = repo.kbindex("init", "--hooks", "none")
+        done = repo.call("init", "--hooks", "none")
         assert done.code == 0, done.err
     return repo
 
 
 def hits(repo: Repo, *arguments: str, mode: str = "lexical") -> list[str]:
-    done = repo.kbindex("query", "--mode", mode, "--format", "json", "-k", "30", *arguments)
+    done = repo.call("query", "--mode", mode, "--format", "json", "-k", "30", *arguments)
     assert done.code in (0, 1), done.err
     return [hit["id"] for hit in done.json()["hits"]]
 
@@ -133,14 +133,14 @@ def test_a_quoted_phrase_must_stand_in_every_hit(library: Repo, mode: str) -> No
 
 
 def test_a_phrase_that_stands_nowhere_is_said_and_its_words_count(library: Repo) -> None:
-    done = library.kbindex("query", '"key signing stairs"', "--mode", "lexical")
+    done = library.call("query", '"key signing stairs"', "--mode", "lexical")
     assert done.code == 0
     assert "'key signing stairs'" in done.err
     assert "bundle/phrase.md" in done.out
 
 
 def test_of_two_phrases_that_never_meet_the_hits_hold_one(library: Repo) -> None:
-    done = library.kbindex("query", '"signing key" "parse_config"', "--mode", "lexical")
+    done = library.call("query", '"signing key" "parse_config"', "--mode", "lexical")
     assert {line.split(":")[0] for line in done.out.splitlines()} == {
         "bundle/phrase.md", "bundle/config.md"
     }  # fmt: skip
@@ -165,22 +165,22 @@ def test_filters_apply_before_ranking_with_a_phrase_too(library: Repo) -> None:
 )  # fmt: skip
 def test_any_string_is_a_query(library: Repo, query: str) -> None:
     for mode in ("lexical", "hybrid"):
-        done = library.kbindex("query", "--mode", mode, "--", query)
+        done = library.call("query", "--mode", mode, "--", query)
         assert done.code in (0, 1), done.err
         assert "Traceback" not in done.err
 
 
 def test_when_no_word_is_found_it_is_said(library: Repo) -> None:
-    assert "meaning alone" in library.kbindex("query", "zeppelin").err
-    assert "meaning alone" not in library.kbindex("query", "anemometers").err
-    assert "meaning alone" not in library.kbindex("query", "zeppelin", "--mode", "dense").err
+    assert "meaning alone" in library.call("query", "zeppelin").err
+    assert "meaning alone" not in library.call("query", "anemometers").err
+    assert "meaning alone" not in library.call("query", "zeppelin", "--mode", "dense").err
 
 
 def test_the_language_can_be_set(make_repo: Callable[[str], Repo]) -> None:
     repo = make_repo("set")
     repo.write("bundle/a.md", "Llevando.\n")
     repo.git("add", "--all")
-    assert repo.kbindex("init", "--hooks", "none").code == 0
+    assert repo.call("init", "--hooks", "none").code == 0
     found: dict[str, Any] = {}
     for language in ("auto", "es", "spanish", "none", "english"):
         found[language] = hits_with(repo, language)
@@ -188,42 +188,42 @@ def test_the_language_can_be_set(make_repo: Callable[[str], Repo]) -> None:
 
 
 def hits_with(repo: Repo, language: str) -> list[str]:
-    done = repo.kbindex(
+    done = repo.call(
         "query", "--mode", "lexical", "--format", "json", "llevar", KBINDEX_LANGUAGE=language
     )
     return [hit["id"] for hit in done.json()["hits"]]
 
 
 def test_a_language_that_is_unknown_is_refused(library: Repo) -> None:
-    done = library.kbindex("query", "x", KBINDEX_LANGUAGE="klingon")
+    done = library.call("query", "x", KBINDEX_LANGUAGE="klingon")
     assert done.code == 2
     assert "klingon" in done.err
     assert "spanish" in done.err
 
 
 def test_status_says_in_which_languages_documents_are_searched(library: Repo) -> None:
-    found = library.kbindex("status", "--format", "json").json()["languages"]
+    found = library.call("status", "--format", "json").json()["languages"]
     assert found == {"english": 14, "unknown": 5, "spanish": 3, "german": 1}
 
 
 def test_words_that_are_too_many_to_look_for_are_said(library: Repo) -> None:
     words = [f"w{n}" for n in range(64)]
     for mode in ("lexical", "hybrid"):
-        err = library.kbindex("query", "--mode", mode, " ".join([*words, "anemometers"])).err
+        err = library.call("query", "--mode", mode, " ".join([*words, "anemometers"])).err
         assert "the first 64 are looked for, 1 are not" in err
         assert "meaning alone" not in err
-    assert "looked for" not in library.kbindex("query", " ".join(words)).err
+    assert "looked for" not in library.call("query", " ".join(words)).err
 
 
 def test_filters_that_nothing_passes_are_said(library: Repo) -> None:
     for option in ("--path", "--type", "--tag"):
-        done = library.kbindex("query", "keeper", option, "nonesuch")
+        done = library.call("query", "keeper", option, "nonesuch")
         assert (done.code, done.out) == (1, "")
         assert "no document passes the filters" in done.err
 
 
 def test_a_similarity_that_is_no_number_is_refused(library: Repo) -> None:
-    assert library.kbindex("query", "keeper", "--min-similarity", "nan").code == 2
+    assert library.call("query", "keeper", "--min-similarity", "nan").code == 2
 
 
 def test_a_language_in_the_frontmatter_that_is_unknown_is_named(
@@ -233,8 +233,8 @@ def test_a_language_in_the_frontmatter_that_is_unknown_is_named(
     repo.write("bundle/a.md", "---\nlang: klingon\n---\nnuqneH\n")
     repo.write("bundle/b.md", "---\nlang: none\n---\nnuqneH\n")
     repo.git("add", "--all")
-    assert repo.kbindex("init", "--hooks", "none").code == 0
-    done = repo.kbindex("check")
+    assert repo.call("init", "--hooks", "none").code == 0
+    done = repo.call("check")
     assert "bundle/a.md:2" in done.out
     assert "klingon" in done.out
     assert "bundle/b.md" not in done.out

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from conftest import Repo, Template
-from served import call
 
 SECTIONS = "".join(f"## Part {n}\n\nThe keeper of part {n}.\n\n" for n in range(12))
 MARK = ".kbindex/lineage"
@@ -24,7 +23,7 @@ def started(from_template: Template) -> Repo:
     def fill(repo: Repo) -> None:
         repo.write("bundle/log.md", f"# Log\n\n{SECTIONS}")
         repo.git("add", "--all")
-        assert call(repo, "update").code == 0
+        assert repo.call("update").code == 0
         repo.commit("base")
 
     return from_template("started", fill)
@@ -36,7 +35,7 @@ def checkpoint(repo: Repo, number: int) -> str:
     file.write_text(file.read_text().replace(f"keeper of part {number}.", f"clerk of {number}."))
     repo.git("add", "--all")
     for verb in ("update", "checkpoint"):
-        done = call(repo, verb)
+        done = repo.call(verb)
         assert done.code == 0, done.err
     return repo.commit(f"checkpoint {number}")
 
@@ -47,16 +46,16 @@ def forget(repo: Repo) -> None:
 
 
 def assert_fresh(repo: Repo, revision: str = "HEAD") -> None:
-    checked = call(repo, "check", "--rev", revision)
+    checked = repo.call("check", "--rev", revision)
     assert checked.code == 0, checked.out
 
 
 def assert_settled(repo: Repo) -> None:
     """Assert that resolving as documented leaves a fresh index and embeds nothing."""
     forget(repo)
-    done = call(repo, "resolve")
+    done = repo.call("resolve")
     assert done.code == 0, done.out + done.err
-    done = call(repo, "update")
+    done = repo.call("update")
     assert " 0 embedded" in done.out, done.out + done.err
 
 
@@ -142,7 +141,7 @@ def test_a_checkpoint_merges_with_commits_that_leave_the_table_alone(started: Re
     started.git("checkout", "--quiet", "-b", "topic")
     started.write("bundle/other.md", "# Other\n\nText.\n")
     started.git("add", "--all")
-    assert call(started, "update").code == 0
+    assert started.call("update").code == 0
     started.commit("other")
     started.git("checkout", "--quiet", "main")
     checkpoint(started, 1)
@@ -158,16 +157,16 @@ def test_resolve_keeps_a_table_that_merged_by_itself(started: Repo) -> None:
         checkpoint(started, 1) if branch == "main" else None
         started.write("bundle/other.md", f"# Other\n\nText of {branch}.\n")
         started.git("add", "--all")
-        assert call(started, "update").code == 0
+        assert started.call("update").code == 0
         started.commit(f"other on {branch}")
     started.git("checkout", "--quiet", "topic")
     theirs = started.files(".kbindex/chunks.lance", "main")
     assert "bundle/other.md" in started.git("merge", "main", check=False)
     started.write("bundle/other.md", "# Other\n\nText of main.\n")
     started.git("add", "bundle")
-    done = call(started, "resolve")
+    done = started.call("resolve")
     assert "the table merged by itself" in done.out
-    assert call(started, "update").code == 0
+    assert started.call("update").code == 0
     started.git("commit", "--quiet", "--no-edit")
     assert_fresh(started)
     assert started.files(".kbindex/chunks.lance") == theirs
@@ -187,9 +186,9 @@ def test_an_index_without_a_mark_is_fresh_and_gets_one_with_its_next_change(star
     assert_fresh(started)
     started.write("bundle/other.md", "# Other\n\nText.\n")
     started.git("add", "--all")
-    assert " 1 embedded" in call(started, "update").out
+    assert " 1 embedded" in started.call("update").out
     assert mark(started) is None, "it would conflict with a checkpoint on another branch"
-    assert call(started, "checkpoint").code == 0
+    assert started.call("checkpoint").code == 0
     assert mark(started) is not None
 
 
@@ -198,8 +197,8 @@ def test_a_mark_of_another_table_is_no_fault_and_is_mended_by_an_update(started:
     assert right is not None
     started.write(MARK, "<<<<<<< HEAD\n")
     started.git("add", "--all")
-    assert call(started, "check").code == 0
-    assert call(started, "update").code == 0
+    assert started.call("check").code == 0
+    assert started.call("update").code == 0
     assert mark(started) == right
 
 
@@ -228,7 +227,7 @@ def test_the_remedies_for_damage_end_wherever_it_is(
 ) -> None:
     started.write("bundle/other.md", "# Other\n\nText.\n")
     started.git("add", "--all")
-    assert call(started, "update").code == 0
+    assert started.call("update").code == 0
     started.commit("other")
     file: Path = next(iter((started.root / ".kbindex").glob(pattern)))
     file.write_bytes(change(file.read_bytes()))
@@ -236,7 +235,7 @@ def test_the_remedies_for_damage_end_wherever_it_is(
     if is_committed:
         started.commit("damage")
     forget(started)
-    checked = call(started, "check")
+    checked = started.call("check")
     assert checked.code == 3
     damage = [line for line in checked.out.splitlines() if re.search("damaged-file|bad-vec", line)]
     (remedy,) = [line.rsplit("→", 1)[1].strip() for line in damage]
@@ -245,9 +244,9 @@ def test_the_remedies_for_damage_end_wherever_it_is(
     if verb == "git":
         started.git(*arguments)
     else:
-        done = call(started, *arguments)
+        done = started.call(*arguments)
         assert done.code == 0, done.err
-    checked = call(started, "check")
+    checked = started.call("check")
     assert checked.code == 0, checked.out
 
 
@@ -261,7 +260,7 @@ def test_a_damaged_recipe_beside_a_conflict_in_the_index_is_mended_by_an_update(
     started.write(".kbindex/recipe.json", "{}")
     started.commit("damage")
     started.git("merge", "topic", check=False)
-    done = call(started, "update")
+    done = started.call("update")
     assert done.code == 0, done.err
     started.git("commit", "--quiet", "--no-edit")
     assert_fresh(started)

@@ -71,7 +71,7 @@ def build(repo: Repo, settings: str, **variables: str) -> Repo:
     repo.write(LAMPS, NOTE)
     repo.write(ROTA, "# Rota\n\nInes has Monday.\n\n## Swaps\n\nAsk Jonas first.\n")
     repo.write(PLAIN, "Just a paragraph, without any heading.\n")
-    done = repo.kbindex("init", "--hooks", "native", **variables)
+    done = repo.call("init", "--hooks", "native", **variables)
     assert done.code == 0, done.err
     repo.environment.update(variables)
     repo.commit("first")
@@ -83,7 +83,7 @@ def recipe(repo: Repo) -> dict[str, object]:
 
 
 def query(repo: Repo, *arguments: str, **variables: str) -> tuple[int, object, str]:
-    done = repo.kbindex("query", "wipe the lenses", "--format", "json", *arguments, **variables)
+    done = repo.call("query", "wipe the lenses", "--format", "json", *arguments, **variables)
     return done.code, json.loads(done.out) if done.out else None, done.err
 
 
@@ -124,7 +124,7 @@ def test_an_index_through_a_server_is_fresh_searchable_and_says_what_made_it(
 def test_a_check_asks_no_server(library: Repo, server: FakeOllama) -> None:
     server.forget()
     for options in ([], ["--strict"], ["--rev", "HEAD"]):
-        done = library.kbindex("check", *options)
+        done = library.call("check", *options)
         assert done.code == 0, done.out
     assert not server.requests
 
@@ -134,7 +134,7 @@ def test_a_commit_embeds_only_what_is_new(library: Repo, server: FakeOllama) -> 
     library.write(ROTA, "# Rota\n\nInes has Monday.\n\n## Swaps\n\nAsk Maria first.\n")
     library.commit()
     assert server.asked == ["Rota\n## Swaps\n\nAsk Maria first."]
-    assert library.kbindex("check", "--rev", "HEAD").code == 0
+    assert library.call("check", "--rev", "HEAD").code == 0
 
 
 def test_a_new_clone_probes_and_goes_on(library: Repo, server: FakeOllama) -> None:
@@ -143,7 +143,7 @@ def test_a_new_clone_probes_and_goes_on(library: Repo, server: FakeOllama) -> No
     clone.write(PLAIN, "Another paragraph.\n")
     clone.git("add", "--all")
     server.forget()
-    done = clone.kbindex("update")
+    done = clone.call("update")
     assert done.code == 0, done.err
     assert "1 embedded in 1 calls" in done.out
     assert clone.git("diff", "--cached", "--name-only", "--", RECIPE) == ""
@@ -167,7 +167,7 @@ def test_what_the_server_refuses_for_its_length_is_cut_and_the_outline_follows(
         call["input"] and max(map(model.count, call["input"])) > 300
         for call in server.embed_calls()
     )
-    done = repo.kbindex("check", "--strict")
+    done = repo.call("check", "--strict")
     assert done.code == 0, done.out
     text = repo.blob("bundle/long.md").decode()
     lengths = [
@@ -183,7 +183,7 @@ def test_what_the_server_refuses_for_its_length_is_cut_and_the_outline_follows(
     server.forget()
     repo.commit()
     assert server.asked == ["Long\n## After\n\nThe very end."]
-    assert repo.kbindex("check", "--strict", "--rev", "HEAD").code == 0
+    assert repo.call("check", "--strict", "--rev", "HEAD").code == 0
 
 
 def test_a_document_that_can_not_be_cut_small_enough_is_named(
@@ -196,7 +196,7 @@ def test_a_document_that_can_not_be_cut_small_enough_is_named(
     library.write(ROTA, "# Rota\n\nInes has Friday.\n")
     library.git("add", "--all")
     before = library.git("rev-parse", ":.kbindex/outline/plain.md.tsv")
-    done = library.kbindex("update")
+    done = library.call("update")
     assert done.code == 1
     assert f"{PLAIN}:1: a passage can't be made to fit the embedder's limit" in done.err
     assert library.git("rev-parse", ":.kbindex/outline/plain.md.tsv") == before
@@ -215,12 +215,12 @@ def test_a_text_that_is_refused_when_it_is_embedded_again_is_cut(
     library.commit()
     refuse_over(server, 30)  # two rounds of cutting
     server.forget()
-    done = library.kbindex("update", "--re-embed", "bundle")
+    done = library.call("update", "--re-embed", "bundle")
     assert done.code == 0, done.err
     assert "1 unchanged ones indexed anew" in done.out
     assert len(server.asked) == len(set(server.asked)), "nothing is embedded twice"
     assert HERONS[-30:] in " ".join(server.asked)
-    done = library.kbindex("check", "--strict")
+    done = library.call("check", "--strict")
     assert done.code == 0, done.out
 
 
@@ -234,18 +234,18 @@ def test_a_lost_vector_whose_text_is_refused_now_is_not_forgotten(
     library.git("commit", "--quiet", "--no-verify", "--message", "no rows")
     shutil.rmtree(library.root / ".git/kbindex")
     refuse_over(server, 30)
-    done = library.kbindex("update")
+    done = library.call("update")
     assert done.code == 0, done.err
-    done = library.kbindex("check", "--strict")
+    done = library.call("check", "--strict")
     assert done.code == 0, done.out
 
 
 def test_what_can_not_be_embedded_again_keeps_its_vector(library: Repo, server: FakeOllama) -> None:
     server.refuse = lambda text: (400, TOO_LONG) if "Rota" not in text else None
-    done = library.kbindex("update", "--re-embed", "bundle")
+    done = library.call("update", "--re-embed", "bundle")
     assert done.code == 1
     assert f"{PLAIN}:1: a passage can't be made to fit the embedder's limit" in done.err
-    done = library.kbindex("check")
+    done = library.call("check")
     assert done.code == 0, done.out
 
 
@@ -289,12 +289,12 @@ def test_an_interrupted_build_resumes_and_embeds_nothing_twice(
     assert "interrupted; work done so far is kept" in err
     assert repo.git("ls-files", ".kbindex") == ""
     server.delay = 0.0
-    done = repo.kbindex("update")
+    done = repo.call("update")
     assert done.code == 0, done.err
     notes = [text for text in server.asked if text.startswith("Note")]
     assert len(set(notes)) == 60
     assert len(notes) <= 60 + 8  # the batch that was under way
-    assert repo.kbindex("check").code == 0
+    assert repo.call("check").code == 0
 
 
 def test_a_server_that_dies_ends_the_build_and_the_rest_follows_later(
@@ -307,14 +307,14 @@ def test_a_server_that_dies_ends_the_build_and_the_rest_follows_later(
     server.refuse = lambda _text: (
         (500, "llama runner process has terminated") if len(server.asked) > 30 else None
     )
-    done = repo.kbindex("update")
+    done = repo.call("update")
     assert done.code == 4, done.err
     assert "fails for every text: fails with HTTP 500: llama runner process" in done.err
     assert "what is embedded so far is kept" in done.err
     assert repo.git("ls-files", ".kbindex") == ""
     server.refuse = lambda _text: None
     n_before = len(server.asked)
-    done = repo.kbindex("update")
+    done = repo.call("update")
     assert done.code == 0, done.err
     assert n_before + 30 > len(server.asked)
     notes = [text for text in server.asked if text.startswith("Note")]
@@ -437,7 +437,7 @@ def test_an_upgraded_server_that_computes_the_same_leaves_the_recipe_alone(
     library.write(PLAIN, "Another paragraph.\n")
     library.commit()
     library.git("add", "--all")
-    assert library.kbindex("update").code == 0
+    assert library.call("update").code == 0
     assert library.git("status", "--porcelain") == ""
     assert library.blob(RECIPE) == before
     assert b"0.12.3" in before
@@ -450,7 +450,7 @@ def test_an_upgraded_server_that_computes_otherwise_is_another_embedder(
     library.write(PLAIN, "Another paragraph.\n")
     named = "embedder's computation, of the same weights: ollama 0.12.3 → ollama 0.99.0"
     assert f"the index was made with another recipe: {named}" in commit_fails(library)
-    done = library.kbindex("update")
+    done = library.call("update")
     assert done.code == 0, done.err
     assert f"recipe: {named}\n" in done.out
     assert " 0 kept, 0 reused" in done.out
@@ -458,7 +458,7 @@ def test_an_upgraded_server_that_computes_otherwise_is_another_embedder(
     assert content["origin"]["server"] == "ollama 0.99.0"
     library.commit()
     assert query(library)[0] == 0
-    assert library.kbindex("check", "--strict").code == 0
+    assert library.call("check", "--strict").code == 0
 
 
 def recipe_of_index(repo: Repo) -> dict[str, object]:
@@ -470,7 +470,7 @@ def test_a_commit_that_needs_no_vector_needs_no_server(library: Repo) -> None:
     library.git("mv", PLAIN, "bundle/renamed.md")
     library.git("rm", "--quiet", ROTA)
     library.commit()
-    assert library.kbindex("check", "--rev", "HEAD").code == 0
+    assert library.call("check", "--rev", "HEAD").code == 0
     library.write("bundle/new.md", "# New\n\nSomething else.\n")
     message = commit_fails(library)
     assert "Ollama at http://127.0.0.1:9 can't be reached" in message
@@ -480,7 +480,7 @@ def test_a_commit_that_needs_no_vector_needs_no_server(library: Repo) -> None:
 def test_init_and_checkpoint_of_an_index_that_stands_need_no_server(library: Repo) -> None:
     library.environment["OLLAMA_HOST"] = "127.0.0.1:9"
     for verb in (["init"], ["checkpoint"], ["update", "--dry-run"]):
-        done = library.kbindex(*verb)
+        done = library.call(*verb)
         assert done.code == 0, (verb, done.err)
     assert library.git("status", "--porcelain") == ""
 
@@ -510,16 +510,16 @@ def test_a_repository_can_not_send_text_to_a_host_of_its_choice(
     assert f"remedy: kbindex doctor --trust-host {elsewhere}" in err
     library.write(PLAIN, "A secret paragraph.\n")
     assert "which you have not approved" in commit_fails(library)
-    done = library.kbindex("update")
+    done = library.call("update")
     assert done.code == 4, done.err
-    assert library.kbindex("doctor").code == 1
+    assert library.call("doctor").code == 1
     assert not server.requests
 
 
 def test_a_host_that_the_user_approved_is_used_in_hooks_too(
     library: Repo, server: FakeOllama, elsewhere: str
 ) -> None:
-    done = library.kbindex("doctor", "--trust-host", elsewhere, cwd=library.root.parent)
+    done = library.call("doctor", "--trust-host", elsewhere, cwd=library.root.parent)
     assert done.code == 0
     assert f"approved: {elsewhere}" in done.out
     assert query(library)[1]["mode"] == "hybrid"
@@ -528,7 +528,7 @@ def test_a_host_that_the_user_approved_is_used_in_hooks_too(
     assert server.asked[-1] == "A paragraph for the approved host."
     approvals = f"{library.environment['HOME']}/.config/kbindex/trusted-hosts"
     assert elsewhere in open(approvals, encoding="utf-8").read()  # noqa: PTH123, SIM115
-    assert "approved by you" in library.kbindex("doctor").out
+    assert "approved by you" in library.call("doctor").out
 
 
 @pytest.mark.parametrize("other", ["https://127.1:{port}", "http://127.1:1", "http://127.2:{port}"])
@@ -536,7 +536,7 @@ def test_an_approval_is_of_one_scheme_host_and_port(
     library: Repo, server: FakeOllama, elsewhere: str, other: str
 ) -> None:
     port = elsewhere.rsplit(":", 1)[1]
-    library.kbindex("doctor", "--trust-host", other.format(port=port))
+    library.call("doctor", "--trust-host", other.format(port=port))
     assert query(library)[1]["mode"] == "lexical"
     assert not server.requests
 
@@ -545,7 +545,7 @@ def test_approvals_stand_in_the_users_own_configuration(
     library: Repo, server: FakeOllama, elsewhere: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("config")
-    library.kbindex("doctor", "--trust-host", elsewhere, XDG_CONFIG_HOME=str(folder))
+    library.call("doctor", "--trust-host", elsewhere, XDG_CONFIG_HOME=str(folder))
     assert elsewhere in (folder / "kbindex/trusted-hosts").read_text()
     assert query(library)[1]["mode"] == "lexical"
     assert query(library, XDG_CONFIG_HOME=str(folder))[1]["mode"] == "hybrid"
@@ -571,7 +571,7 @@ def test_a_host_that_could_be_read_in_two_ways_is_a_mistake(library: Repo, host:
     code, _, err = query(library)
     assert code == 2
     assert f"'{host}' does not name a server" in err
-    assert library.kbindex("doctor", "--trust-host", host).code == 2
+    assert library.call("doctor", "--trust-host", host).code == 2
 
 
 def test_a_model_of_the_cloud_needs_approval_although_the_server_is_here(
@@ -583,25 +583,25 @@ def test_a_model_of_the_cloud_needs_approval_although_the_server_is_here(
     library.write(PLAIN, "A secret paragraph.\n")
     library.git("add", "--all")
     server.forget()
-    done = library.kbindex("update", OLLAMA_HOST=server.url)
+    done = library.call("update", OLLAMA_HOST=server.url)
     assert done.code == 4
     assert "would send text to https://ollama.com:443, which you have not approved" in done.err
     assert not server.requests
-    library.kbindex("doctor", "--trust-host", "https://ollama.com")
+    library.call("doctor", "--trust-host", "https://ollama.com")
     assert (
         "https://ollama.com:443"
         in open(  # noqa: PTH123, SIM115
             f"{library.environment['HOME']}/.config/kbindex/trusted-hosts", encoding="utf-8"
         ).read()
     )
-    done = library.kbindex("update", OLLAMA_HOST=server.url)
+    done = library.call("update", OLLAMA_HOST=server.url)
     assert done.code == 0, done.err
 
 
 def test_doctor_finds_a_server_that_cuts_texts(library: Repo, server: FakeOllama) -> None:
     server.ignores_truncate = True
     server.version = "0.14.0"  # as yet unknown to this clone
-    done = library.kbindex("doctor")
+    done = library.call("doctor")
     assert done.code == 1, done.out
     (line,) = (line for line in done.out.splitlines() if line.startswith("error"))
     assert "Ollama 0.14.0" in line
@@ -612,7 +612,7 @@ def test_doctor_finds_a_server_that_cuts_texts(library: Repo, server: FakeOllama
 
 
 def test_an_approval_of_this_machine_is_not_needed(library: Repo) -> None:
-    done = library.kbindex("doctor", "--trust-host", "localhost")
+    done = library.call("doctor", "--trust-host", "localhost")
     assert (done.code, done.out) == (0, "")
     assert "needs no approval" in done.err
 
@@ -639,17 +639,17 @@ def test_the_end_of_a_long_document_is_found_by_its_meaning(
     repo.write("bundle/long.md", f"{filler}\n\n{HERONS}\n")
     build(repo, f'embedder = "ollama:{model}"\n', OLLAMA_HOST=url)
     options = ["--mode", "dense", "--text", "--format", "json", "--path", "long.md"]
-    done = repo.kbindex("query", "where do birds breed", "--per-doc", "9", *options)
+    done = repo.call("query", "where do birds breed", "--per-doc", "9", *options)
     assert done.code == 0, done.err
     (hit, *others) = done.json()["hits"]
     assert "herons" in hit["text"]
     assert len(others) > 1
-    assert repo.kbindex("check", "--strict").code == 0
+    assert repo.call("check", "--strict").code == 0
     vectors = _vectors_of(repo, "bundle/long.md")
     mean = np.mean(vectors, axis=0)
     assert len(vectors) > 2
     assert float(mean @ vectors[0]) / float(np.linalg.norm(mean)) < 1 - 1e-4
-    done = repo.kbindex("doctor", "--format", "json")
+    done = repo.call("doctor", "--format", "json")
     assert done.code == 0, done.out
     assert done.json()["healthy"]
 
@@ -671,7 +671,7 @@ def test_a_second_build_of_the_same_bundle_embeds_nothing(
     before = repo.blob(RECIPE)
     assert base64.b64decode(json.loads(before)["origin"]["canaries"][0])
     repo.git("rm", "-r", "--quiet", "--cached", ".kbindex")
-    done = repo.kbindex("update")
+    done = repo.call("update")
     assert done.code == 0, done.err
     assert " 0 embedded in 0 calls" in done.out
     assert repo.blob(RECIPE, "") == before
@@ -684,7 +684,7 @@ def test_init_writes_nothing_for_an_embedder_that_can_not_be_used(
     repo.write("kbindex.toml", 'embedder = "hash"\n')
     repo.write(PLAIN, "Just a paragraph.\n")
     before = sorted(repo.root.rglob("*"))
-    done = repo.kbindex("init", "--embedder", name, OLLAMA_HOST=server.url)
+    done = repo.call("init", "--embedder", name, OLLAMA_HOST=server.url)
     assert done.code == (2 if name == "ollama:" else 4)
     assert "remedy: " in done.err
     assert repo.root.joinpath("kbindex.toml").read_text() == 'embedder = "hash"\n'
@@ -696,7 +696,7 @@ def test_an_audit_names_a_server_that_is_another_embedder_by_now(
     library: Repo, server: FakeOllama, swap: Callable[[FakeOllama], dict[str, str]]
 ) -> None:
     swap(server)
-    done = library.kbindex("check", "--audit", "3", "--format", "json")
+    done = library.call("check", "--audit", "3", "--format", "json")
     assert done.code == 3, done.err
     assert [problem["rule"] for problem in done.json()["problems"]] == ["recipe-mismatch"]
     assert "nothing was audited" in done.err
@@ -707,7 +707,7 @@ def test_whose_answers_move_is_said_from_words_while_the_server_is_down(library:
     library.write(PLAIN, "Just an otter, without any heading.\n")
     library.commit()
     library.environment["OLLAMA_HOST"] = "127.0.0.1:9"
-    done = library.kbindex("diff", "HEAD~1", "HEAD", "--queries", "q.jsonl")
+    done = library.call("diff", "HEAD~1", "HEAD", "--queries", "q.jsonl")
     assert done.code == 0, done.err
     assert "words alone" in done.err
     assert "answers move for 1 of 1 questions" in done.out
@@ -721,5 +721,5 @@ def test_a_proxy_or_certificate_that_can_not_be_used_is_no_bug(
     library: Repo, variables: dict[str, str]
 ) -> None:
     host = {"OLLAMA_HOST": "https://ollama.invalid"}
-    done = library.kbindex("query", "paragraph", "--mode", "dense", **host, **variables)
+    done = library.call("query", "paragraph", "--mode", "dense", **host, **variables)
     assert done.code == 4, done.err

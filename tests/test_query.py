@@ -85,10 +85,10 @@ def shelved(shelf: Path, environment: dict[str, str], name: str, files: dict[str
         repo.write("kbindex.toml", 'embedder = "hash"\n')
         for path, text in files.items():
             repo.write(f"bundle/{path}", text)
-        done = repo.kbindex("init", "--hooks", "native")
+        done = repo.call("init", "--hooks", "native")
         assert done.code == 0, done.err
         repo.commit("first")
-        assert repo.kbindex("query", "x", "--mode", "lexical").code in (0, 1)
+        assert repo.call("query", "x", "--mode", "lexical").code in (0, 1)
     return repo
 
 
@@ -124,13 +124,13 @@ def own_clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def index(repo: Repo) -> None:
     repo.git("add", "--all")
-    done = repo.kbindex("update")
+    done = repo.call("update")
     assert done.code == 0, done.err
 
 
 def ask(repo: Repo, *arguments: str, **variables: str) -> Any:
     """Return the JSON of a query that may have no hit."""
-    done = repo.kbindex("query", "--format", "json", *arguments, **variables)
+    done = repo.call("query", "--format", "json", *arguments, **variables)
     assert done.code in (0, 1), done.err
     return done.json()
 
@@ -250,21 +250,21 @@ def test_json_of_a_query_has_the_documented_schema(shared: Repo) -> None:
 
 
 def test_json_has_the_same_schema_when_there_is_no_hit(shared: Repo) -> None:
-    done = shared.kbindex("query", "--format", "json", "--mode", "lexical", "zeppelin")
+    done = shared.call("query", "--format", "json", "--mode", "lexical", "zeppelin")
     assert done.code == 1
     assert_schema(done.json())
     assert done.json()["hits"] == []
 
 
 def test_a_filter_that_nothing_passes_is_an_empty_answer(shared: Repo) -> None:
-    done = shared.kbindex("query", "--format", "json", "--type", "Nonesuch", "lamps")
+    done = shared.call("query", "--format", "json", "--type", "Nonesuch", "lamps")
     assert done.code == 1
     assert_schema(done.json())
 
 
 def test_without_a_hit_text_and_jsonl_are_empty_and_the_exit_code_is_1(shared: Repo) -> None:
     for form in ("text", "jsonl"):
-        done = shared.kbindex("query", "--format", form, "--mode", "lexical", "zeppelin")
+        done = shared.call("query", "--format", form, "--mode", "lexical", "zeppelin")
         assert (done.code, done.out) == (1, "")
 
 
@@ -289,39 +289,39 @@ def test_a_document_without_a_declared_type_has_that_of_its_reserved_name(shared
 
 
 def test_jsonl_is_one_hit_a_line(shared: Repo) -> None:
-    lines = shared.kbindex("query", "--format", "jsonl", "foghorn lamps").out.splitlines()
+    lines = shared.call("query", "--format", "jsonl", "foghorn lamps").out.splitlines()
     hits = [json.loads(line) for line in lines]
     assert hits == ask(shared, "foghorn lamps")["hits"]
     assert len(hits) > 1
 
 
 def test_text_form_cites_path_line_title_heading_and_score(shared: Repo) -> None:
-    done = shared.kbindex("query", "wipe the lenses", "-k", "1")
+    done = shared.call("query", "wipe the lenses", "-k", "1")
     assert done.code == 0
     score = ask(shared, "wipe the lenses", "-k", "1")["hits"][0]["score"]
     assert done.out == f"bundle/lamps.md:10: Lamps › Cleaning  {score:.2f}\n"
 
 
 def test_every_line_of_the_text_form_can_be_clicked(shared: Repo) -> None:
-    done = shared.kbindex("query", "foghorn lamps tower")
+    done = shared.call("query", "foghorn lamps tower")
     for line in done.out.splitlines():
         path, number = re.fullmatch(r"(bundle/\S+\.md):(\d+): .+  \d\.\d\d", line).groups()
         assert len((shared.root / path).read_text().splitlines()) >= int(number)
 
 
 def test_a_title_that_is_the_first_heading_is_named_once(shared: Repo) -> None:
-    done = shared.kbindex("query", "ask Jonas first", "-k", "1")
+    done = shared.call("query", "ask Jonas first", "-k", "1")
     assert done.out.startswith("bundle/ops/rota.md:5: Rota › Swaps  ")
 
 
 def test_a_deprecated_document_says_so(shared: Repo) -> None:
-    assert "(deprecated)" in shared.kbindex("query", "clockwork", "-k", "1").out
+    assert "(deprecated)" in shared.call("query", "clockwork", "-k", "1").out
     assert ask(shared, "clockwork")["hits"][0]["status"] == "deprecated"
 
 
 def test_a_format_that_query_does_not_have_is_a_usage_error(shared: Repo) -> None:
     for form in ("github", "sarif"):
-        assert shared.kbindex("query", "--format", form, "lamps").code == 2
+        assert shared.call("query", "--format", form, "lamps").code == 2
 
 
 # Options
@@ -349,7 +349,7 @@ def test_k_is_how_many_hits_there_are_at_most(shared: Repo) -> None:
     assert len(everything["hits"]) == len(DOCUMENTS)
     assert ask(shared, "-k", "2", "foghorn")["hits"] == everything["hits"][:2]
     assert len(ask(shared, "foghorn")["hits"]) == 5
-    assert shared.kbindex("query", "-k", "0", "foghorn").code == 2
+    assert shared.call("query", "-k", "0", "foghorn").code == 2
 
 
 def test_a_filter_applies_before_ranking(repo: Repo, asker: Callable[[Repo], Asked]) -> None:
@@ -409,7 +409,7 @@ def test_min_similarity_leaves_out_what_is_less_similar(shared: Repo) -> None:
     )["hits"]
     assert 0 < len(kept) < len(everything)
     assert all(hit["similarity"] >= limit - 0.0001 for hit in kept)
-    assert shared.kbindex("query", "foghorn", "--min-similarity", "1.5").code == 1
+    assert shared.call("query", "foghorn", "--min-similarity", "1.5").code == 1
 
 
 def test_text_is_the_passage_and_changes_nothing_else(shared: Repo) -> None:
@@ -428,7 +428,7 @@ def test_explain_adds_up_to_the_score(shared: Repo, asked: Asked) -> None:
         for hit in asked("foghorn tower lamps", n_hits=9, mode=mode, explain=True)["hits"]:
             assert hit["explain"].keys() <= {"dense", "lexical"}
             assert sum(hit["explain"].values()) == pytest.approx(hit["score"], abs=1e-4)
-    told = shared.kbindex("query", "wipe the lenses", "-k", "1", "--explain").out.splitlines()[1]
+    told = shared.call("query", "wipe the lenses", "-k", "1", "--explain").out.splitlines()[1]
     total, parts = re.match(r"    (\S+) = (.+); similarity", told).groups()
     assert sum(float(part.split()[1]) for part in parts.split(" + ")) == pytest.approx(
         float(total), abs=2e-4
@@ -503,7 +503,7 @@ def test_random_texts_never_crash(asked: Asked) -> None:
 
 def test_odd_queries_work_through_the_command_line(shared: Repo) -> None:
     for arguments in (("--", "-x"), ("--", "--mode"), ("x" * 100_000,), ("\x1b]0;t\x07🗼",)):
-        done = shared.kbindex("query", "--format", "json", *arguments)
+        done = shared.call("query", "--format", "json", *arguments)
         assert done.code in (0, 1), done.err
         assert_schema(done.json())
         assert done.json()["query"] == arguments[-1]
@@ -512,13 +512,13 @@ def test_odd_queries_work_through_the_command_line(shared: Repo) -> None:
 
 def test_an_empty_query_is_a_usage_error(shared: Repo) -> None:
     for text in ("", " \t\n"):
-        done = shared.kbindex("query", text)
+        done = shared.call("query", text)
         assert (done.code, done.out) == (2, "")
         assert "the query is empty" in done.err
 
 
 def test_a_query_that_is_not_utf8_does_not_crash(shared: Repo) -> None:
-    done = shared.kbindex("query", "\udcff\udcfe")
+    done = shared.call("query", "\udcff\udcfe")
     assert done.code in (0, 1, 2), done.err
 
 
@@ -645,10 +645,10 @@ def test_citations_lead_back_through_the_command_line(nasty: Repo) -> None:
     for words, name in (("five", "doubles"), ("w4", "markup"), ("again", "setext"), ("last", None)):
         hit = ask(nasty, "--mode", "lexical", words, "-k", "1", "--text")["hits"][0]
         assert name is None or hit["id"] == name
-        got = nasty.kbindex("get", hit["id"], "--section", hit["matched_section"]["anchor"])
+        got = nasty.call("get", hit["id"], "--section", hit["matched_section"]["anchor"])
         assert got.code == 0
         assert hit["text"] in got.out
-        span = nasty.kbindex("get", hit["id"], "--span", "{}:{}".format(*hit["span"]))
+        span = nasty.call("get", hit["id"], "--span", "{}:{}".format(*hit["span"]))
         assert span.out == hit["text"]
 
 
@@ -660,14 +660,14 @@ def test_documents_that_differ_from_the_index_are_counted_and_named(library: Rep
     library.write("bundle/new.md", "Untracked.\n")
     library.write("bundle/not-a-document.txt", "Not Markdown.\n")
     (library.root / "bundle/plain.md").unlink()
-    done = library.kbindex("query", "--format", "json", "lamps")
+    done = library.call("query", "--format", "json", "lamps")
     assert done.json()["index"]["stale_documents"] == 3
     assert (
         "3 documents differ from what is indexed: bundle/lamps.md, bundle/new.md, bundle/plain.md"
         in done.err
     )
     library.write("bundle/twin-a.md", "Another.\n")
-    done = library.kbindex("query", "--format", "json", "lamps")
+    done = library.call("query", "--format", "json", "lamps")
     assert done.json()["index"]["stale_documents"] == 4
     assert "bundle/lamps.md, bundle/new.md, bundle/plain.md, …" in done.err
     assert "twin-a" not in done.err
@@ -676,7 +676,7 @@ def test_documents_that_differ_from_the_index_are_counted_and_named(library: Rep
 def test_a_commit_that_skipped_the_hook_is_counted_and_still_found_by_words(library: Repo) -> None:
     library.write("bundle/ops/rota.md", DOCUMENTS["ops/rota.md"] + "\nThe heliograph is Priya's.\n")
     library.commit("behind the hook's back", "--no-verify")
-    done = library.kbindex("query", "--format", "json", "--text", "heliograph")
+    done = library.call("query", "--format", "json", "--text", "heliograph")
     answer = done.json()
     assert answer["index"]["stale_documents"] == 1
     assert "bundle/ops/rota.md" in done.err
@@ -688,7 +688,7 @@ def test_a_commit_that_skipped_the_hook_is_counted_and_still_found_by_words(libr
     coverage = answer["retrieval"]["coverage"]
     assert coverage["lexical"] == coverage["chunks"] == coverage["dense"] + 1
     assert "the dense half covers" in done.err
-    assert library.kbindex("update").code == 0
+    assert library.call("update").code == 0
     answer = ask(library, "heliograph")
     assert answer["index"]["stale_documents"] == 0
     assert answer["hits"][0]["similarity"] > 0
@@ -705,7 +705,7 @@ def test_a_staged_document_that_is_not_indexed_is_counted_and_found(library: Rep
 def test_a_document_that_is_not_text_is_counted(library: Repo) -> None:
     library.write("bundle/binary.md", b"\xff\xfe\x00lamps")
     library.commit("not text", "--no-verify")
-    done = library.kbindex("query", "--format", "json", "lamps")
+    done = library.call("query", "--format", "json", "lamps")
     assert done.json()["index"]["stale_documents"] == 1
     assert "bundle/binary.md" in done.err
 
@@ -717,13 +717,13 @@ def test_a_file_that_was_only_touched_is_not_stale(library: Repo) -> None:
 
 def test_control_characters_in_a_file_name_do_not_reach_the_messages(library: Repo) -> None:
     library.write("bundle/\x1b[2Jclear.md", "Untracked.\n")
-    done = library.kbindex("query", "lamps")
+    done = library.call("query", "lamps")
     assert "1 documents differ" in done.err
     assert "\x1b" not in done.err
 
 
 def test_control_characters_in_documents_do_not_reach_the_text_form(nasty: Repo) -> None:
-    done = nasty.kbindex("query", "zebra", "-k", "1", "--text", "--explain")
+    done = nasty.call("query", "zebra", "-k", "1", "--text", "--explain")
     assert done.code == 0
     assert "zebra" in done.out
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", done.out)
@@ -796,14 +796,14 @@ def test_a_query_works_in_a_subfolder_with_repo_and_in_a_work_tree(
     library: Repo, tmp_path: Path
 ) -> None:
     wanted = ask(library, "wipe the lenses")["hits"]
-    inside = library.kbindex(
+    inside = library.call(
         "query", "--format", "json", "wipe the lenses", cwd=library.root / "bundle/ops"
     )
     assert inside.json()["hits"] == wanted
     away = tmp_path / "away"
     away.mkdir()
     for directory in (library.root, library.root / "bundle/ops", Path("../library")):
-        outside = library.kbindex(
+        outside = library.call(
             "--repo", str(directory), "query", "--format", "json", "wipe the lenses", cwd=away
         )
         assert outside.json()["hits"] == wanted
@@ -821,7 +821,7 @@ def test_a_query_works_in_a_subfolder_with_repo_and_in_a_work_tree(
 
 
 def query_lamps(repo: Repo) -> Done:
-    return repo.kbindex("query", "--format", "json", "wipe the lenses")
+    return repo.call("query", "--format", "json", "wipe the lenses")
 
 
 def test_a_deleted_view_is_made_again_and_answers_the_same(library: Repo) -> None:
@@ -890,8 +890,9 @@ def test_a_damaged_view_is_made_again(
 def test_two_queries_at_once_make_a_missing_view(library: Repo) -> None:
     before = query_lamps(library)
     shutil.rmtree(library.root / VIEW)
+    query = ("query", "--format", "json", "wipe the lenses")
     with ThreadPoolExecutor(3) as pool:
-        answers = list(pool.map(lambda _: query_lamps(library), range(3)))
+        answers = list(pool.map(lambda _: library.kbindex(*query), range(3)))
     assert answers == [before] * 3
 
 
@@ -980,11 +981,11 @@ def test_a_document_in_an_unresolved_merge_is_searched_as_it_was(library: Repo) 
     library.commit("ours")
     library.git("merge", "other", check=False)
     assert library.git("diff", "--name-only", "--diff-filter=U").split()
-    done = library.kbindex("query", "--format", "json", "--mode", "lexical", "otter")
+    done = library.call("query", "--format", "json", "--mode", "lexical", "otter")
     assert ids(done.json()) == ["plain"]
     assert "bundle/plain.md" in done.err, "that it is not settled is said"
-    assert library.kbindex("get", "plain").out == "Just an otter, without any heading.\n"
-    assert library.kbindex("status", "--format", "json").json()["documents"] == len(DOCUMENTS)
+    assert library.call("get", "plain").out == "Just an otter, without any heading.\n"
+    assert library.call("status", "--format", "json").json()["documents"] == len(DOCUMENTS)
 
 
 def test_a_name_that_no_file_can_have_is_an_ordinary_one(library: Repo) -> None:
@@ -993,7 +994,7 @@ def test_a_name_that_no_file_can_have_is_an_ordinary_one(library: Repo) -> None:
     index(library)
     hit = ask(library, "ferret")["hits"][0]
     assert hit["matched_section"]["anchor"] == long
-    assert "ferret" in library.kbindex("get", f"long#{long}").out
+    assert "ferret" in library.call("get", f"long#{long}").out
     for name in ("x" * 300, f"long#{'x' * 300}"):
-        done = library.kbindex("get", name)
+        done = library.call("get", name)
         assert done.code == 2, done.err

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import NOTE, Done, Repo, Template
-from served import ServedHooks, call, served_hooks
+from served import ServedHooks, served_hooks
 
 LIMITED = 'embedder = "hash"\nhook_max_chunks = 2\n'
 SECTIONS = "".join(f"## Part {n}\n\nText of part {n}.\n\n" for n in range(5))
@@ -28,7 +28,7 @@ def limited(from_template: Template, hooks: ServedHooks) -> Repo:
         repo.write("bundle/lamps.md", NOTE)
         repo.write("bundle/plain.md", "Just a paragraph.\n")
         repo.git("add", "--all")
-        assert call(repo, "update").code == 0
+        assert repo.call("update").code == 0
         repo.commit("first")
 
     repo = from_template("limited", fill)
@@ -38,7 +38,7 @@ def limited(from_template: Template, hooks: ServedHooks) -> Repo:
 
 def assert_committed(repo: Repo, done: Done) -> None:
     assert done.code == 0, done.err
-    assert call(repo, "check", "--rev", "HEAD").code == 0
+    assert repo.call("check", "--rev", "HEAD").code == 0
     assert repo.git("status", "--porcelain") == ""
 
 
@@ -61,11 +61,11 @@ def test_a_commit_that_stages_by_itself_passes_after_the_update_that_was_advised
     assert refused.code == 1
     assert "5 chunks have to be embedded" in refused.err
     assert "for the commit that was refused: 5 chunks to embed" in (
-        call(limited, "update", "--dry-run").out
+        limited.call("update", "--dry-run").out
     )
-    updated = call(limited, "update")
+    updated = limited.call("update")
     assert "for the commit that was refused: 5 chunks embedded; commit again" in updated.out
-    assert "refused" not in call(limited, "update").out, "it is done once"
+    assert "refused" not in limited.call("update").out, "it is done once"
     done = hooks.git(limited, *commit, stdin=stdin)
     assert "0 chunks embedded" in done.err
     assert_committed(limited, done)
@@ -76,7 +76,7 @@ def test_a_refused_tree_that_is_gone_is_forgotten(limited: Repo, hooks: ServedHo
     assert hooks.git(limited, "commit", "--quiet", "--all", "--message", "more").code == 1
     limited.git("checkout", "--quiet", "--", "bundle")
     limited.git("gc", "--quiet", "--prune=now")
-    done = call(limited, "update")
+    done = limited.call("update")
     assert done.code == 0, done.err
     assert "refused" not in done.out
     assert not (limited.root / ".git/kbindex/refused").exists()
@@ -91,5 +91,5 @@ def test_another_recipe_that_only_this_commit_stages_has_a_remedy_that_ends(
     assert refused.code == 1
     assert "'git add', run 'kbindex update', then 'git commit' without -a" in refused.err
     limited.git("add", "kbindex.toml")
-    assert call(limited, "update").code == 0
+    assert limited.call("update").code == 0
     assert_committed(limited, hooks.git(limited, "commit", "--quiet", "--message", "smaller"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from conftest import Repo, Template
-from served import call
 
 from kbindex.wal import decode_wal
 
@@ -14,7 +13,7 @@ EVENING = "## Evening\n\nThe lamps are lit.\n\n"
 
 def commit(repo: Repo, message: str, verb: str = "update") -> str:
     repo.git("add", "--all")
-    done = call(repo, verb)
+    done = repo.call(verb)
     assert done.code == 0, done.err
     assert " 0 embedded" in done.out or verb != "update" or message == "first"
     return repo.commit(message)
@@ -39,7 +38,7 @@ def without(from_template: Template) -> Repo:
 
 def assert_merges_fresh(repo: Repo) -> None:
     tree = repo.git("merge-tree", "--write-tree", "main", "topic").strip()
-    checked = call(repo, "check", "--rev", tree)
+    checked = repo.call("check", "--rev", tree)
     assert checked.code == 0, checked.out
 
 
@@ -66,7 +65,7 @@ def test_a_document_that_is_added_again_as_it_was_merges_with_a_compaction(witho
     text = "# New\n\nThe whole of a commit.\n"
     without.write("bundle/new.md", text)
     without.git("add", "--all")
-    assert call(without, "update").code == 0
+    assert without.call("update").code == 0
     without.commit("new")
     without.git("rm", "--quiet", "bundle/new.md")
     commit(without, "deleted")
@@ -82,7 +81,7 @@ def test_a_document_that_is_added_again_as_it_was_merges_with_a_compaction(witho
 def test_a_copy_merges_with_a_revert_of_what_was_copied(without: Repo) -> None:
     without.write("bundle/new.md", "# New\n\nThe whole of a commit.\n")
     without.git("add", "--all")
-    assert call(without, "update").code == 0
+    assert without.call("update").code == 0
     brought = without.commit("new")
     without.git("checkout", "--quiet", "-B", "main")
     without.git("revert", "--no-edit", brought)
@@ -96,7 +95,7 @@ def test_an_update_that_is_repeated_writes_the_row_once(without: Repo) -> None:
     without.write("bundle/log.md", LOG + EVENING)
     without.git("add", "--all")
     for _ in range(3):
-        assert call(without, "update").code == 0
+        assert without.call("update").code == 0
     without.commit("typed again")
     assert len(wal_keys(without)) == 1
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from conftest import Done, Repo
-from served import ServedHooks, call
+from served import ServedHooks
 from truth import INDEX, Judge
 
 from kbindex.chunk import Limits
@@ -132,7 +132,7 @@ class World:
         for number in range(14):
             first.write(f"bundle/part{number % 3}/note{number}.md", self._document())
         first.git("add", "--all")
-        assert call(first, "update").code == 0
+        assert first.call("update").code == 0
         first.commit("first")
         first.git("clone", "--quiet", "--bare", ".", str(self._folder / "server.git"))
         return Repo(self._folder / "server.git", self._environment)
@@ -281,7 +281,7 @@ class World:
         return done
 
     def _kbindex(self, *arguments: str) -> Done:
-        done = call(self._repo, *arguments)
+        done = self._repo.call(*arguments)
         said = (done.err + done.out).strip()[-300:]
         self._log.append(f"kbindex {' '.join(arguments)} -> {done.code} {said}")
         self._watch(done)

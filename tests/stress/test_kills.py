@@ -20,7 +20,6 @@ from pathlib import Path
 
 import pytest
 from conftest import Repo, count_calls, killed_at
-from served import call
 
 pytestmark = pytest.mark.stress
 SECTIONS = "".join(f"## Part {n}\n\nThe keeper of part {n}.\n\n" for n in range(6))
@@ -45,7 +44,7 @@ def edit(repo: Repo, number: int) -> None:
 
 def commit(repo: Repo, *verbs: str) -> None:
     for verb in verbs:
-        done = call(repo, verb)
+        done = repo.call(verb)
         assert done.code == 0, done.err
     repo.commit()
 
@@ -120,18 +119,18 @@ def assert_mended(case: Case, repo: Repo, old: str) -> str:
     is_unmerged = bool(repo.git("ls-files", "--unmerged"))
     found = "old" if staged(repo) == old else "new"
     if found == "new" and case.arguments[0] != "resolve":
-        checked = call(repo, "check", "--rev", repo.git("write-tree").strip())
+        checked = repo.call("check", "--rev", repo.git("write-tree").strip())
         assert checked.code == 0, checked.out
     assert is_unmerged <= (case.arguments[0] == "resolve")
     for verb in case.follow_up:
-        done = call(repo, verb)
+        done = repo.call(verb)
         assert done.code == 0, done.err
-    checked = call(repo, "check", "--strict")
+    checked = repo.call("check", "--strict")
     assert checked.code == 0, checked.out
     assert repo.git("diff", "--name-only") == ""
     assert repo.git("ls-files", "--others", "--", ".kbindex") == ""
     repo.git("commit", "--quiet", "--allow-empty", "--no-edit", "--no-verify", "--message", "done")
-    assert call(repo, "check", "--rev", "HEAD", "--strict").code == 0
+    assert repo.call("check", "--rev", "HEAD", "--strict").code == 0
     return found
 
 
