@@ -21,9 +21,11 @@ MOST_BYTES = {FILE_NAME: 1 << 16, PYPROJECT: 1 << 20}
 # ValueError.
 _MOST_DOTS = 32
 _MOST_BRACKETS = 32
+# A possessive group that holds a choice goes wrong before Python 3.11.5.
 _TEXT_OR_COMMENT = re.compile(
-    r'"""(?:[^"\\]|\\.|"(?!""))*+(?:"{3,5}|\Z)|\'\'\'(?:[^\']|\'(?!\'\'))*+(?:\'{3,5}|\Z)'
-    r'|"(?:[^"\\\n]|\\.)*+"?|\'[^\'\n]*+\'?|\#[^\n]*+',
+    r'"""[^"\\]*+(?:(?:\\.|"(?!""))[^"\\]*+)*(?:"{3,5}|\Z)'
+    r"|'''[^']*+(?:'(?!'')[^']*+)*(?:'{3,5}|\Z)"
+    r'|"[^"\\\n]*+(?:\\.[^"\\\n]*+)*"?|\'[^\'\n]*+\'?|\#[^\n]*+',
     re.DOTALL,
 )
 _WORD = re.compile(r"[^\s=,\[\]{}][^\n=,\[\]{}]*+")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
-import subprocess
-import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,12 +19,9 @@ def exported(repo: Repo, tmp_path: Path) -> Repo:
     repo.git("add", "--all")
     assert repo.call("init", "--hooks", "none").code == 0
     repo.commit("first")
-    archive = subprocess.run(
-        ["git", "archive", "HEAD"], cwd=repo.root, capture_output=True, check=True
-    )
+    repo.git("archive", "--output", str(tmp_path / "a.zip"), "HEAD")
     folder = tmp_path / "unpacked"
-    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
-        tar.extractall(folder, filter="data")
+    shutil.unpack_archive(tmp_path / "a.zip", folder)
     return Repo(folder, repo.environment | {"XDG_CACHE_HOME": str(tmp_path / "cache")})
 
 
