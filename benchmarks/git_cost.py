@@ -22,10 +22,10 @@ from pathlib import Path
 import numpy as np
 
 import kbindex.commands.update as update
-from kbindex.build import Options
-from kbindex.git import Git
-from kbindex.model import EmbedderIdentity, Origin
-from kbindex.store import Checkpoint
+from kbindex.core.model import EmbedderIdentity, Origin
+from kbindex.git.client import Git
+from kbindex.index.build import Options
+from kbindex.storage.writer import Checkpoint
 
 WORDS = Path(__file__).parent.parent.joinpath("bundle/sources/design-review-transcript.md")
 CHUNKS = 10

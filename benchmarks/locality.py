@@ -17,11 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
-from kbindex.chunk import Limits, chunk
-from kbindex.compose import compose
-from kbindex.model import Document, Region
-from kbindex.okf import parse
-from kbindex.tokens import count_tokens, token_starts
+from kbindex.core.model import Document, Region
+from kbindex.document.chunk import Limits, chunk
+from kbindex.document.compose import compose
+from kbindex.document.markdown import parse
+from kbindex.document.tokens import count_tokens, token_starts
 
 ROOT = Path(__file__).parent.parent
 MAX_TOKENS = 384

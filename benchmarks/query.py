@@ -136,8 +136,8 @@ def lancedb_table(clone: Path, folder: Path) -> int:
     import pyarrow as pa
     from lancedb.index import FTS
 
-    from kbindex.current import use_view
-    from kbindex.repository import open_repository
+    from kbindex.repo.repository import open_repository
+    from kbindex.view.open import use_view
 
     def rows(view: object) -> tuple[list[tuple[int, str]], np.ndarray]:
         found = view.db.execute("SELECT id, text FROM chunk ORDER BY id").fetchall()
@@ -154,10 +154,10 @@ def lancedb_table(clone: Path, folder: Path) -> int:
 
 def in_process(clone: Path, words: Words) -> tuple[float, float]:
     """Return the median seconds of a warm search, and this process' memory in MB."""
-    from kbindex.current import use_view
     from kbindex.embed import load_embedder
-    from kbindex.repository import open_repository
-    from kbindex.search import Filters, Request, search
+    from kbindex.repo.repository import open_repository
+    from kbindex.search.hybrid import Filters, Request, search
+    from kbindex.view.open import use_view
 
     repository, embedder = open_repository(clone), load_embedder("hash")
 
@@ -190,7 +190,7 @@ def builtin_process(clone: Path) -> Callable[[str], object]:
     The identity in the view's recipe is changed, so that the process does all that a query does.
     """
     code = (
-        "import sys, kbindex.answer as a; from kbindex.embed import load_embedder as load\n"
+        "import sys, kbindex.search.query as a; from kbindex.embed import load_embedder as load\n"
         "class Both:\n"
         "    def __init__(self, hashed, real): self._h, self._r = hashed, real\n"
         "    def __getattr__(self, name): return getattr(self._h, name)\n"

@@ -17,9 +17,9 @@ from typing import Annotated
 import typer
 
 from kbindex import __version__
-from kbindex.console import begin_run, note
-from kbindex.errors import ExitCode, KbindexError
-from kbindex.formats import Format
+from kbindex.core.errors import ExitCode, KbindexError
+from kbindex.output.console import begin_run, note
+from kbindex.output.formats import Format
 
 app = typer.Typer(
     name="kbindex",
@@ -64,7 +64,7 @@ def _run(command: Callable[[], ExitCode]) -> None:
         code = ExitCode.OK
     except OSError as error:
         if error.errno in _REFUSALS_OF_THE_SYSTEM:
-            from kbindex.sqlite_errors import lacks_room
+            from kbindex.local.sqlite_errors import lacks_room
 
             note(f"the system refused: {error}")
             if lacks_room(error):
@@ -227,9 +227,9 @@ def query_command(
     form: Annotated[Format, typer.Option("--format", help="text, json or jsonl.")] = Format.TEXT,
 ) -> None:
     """Search by words and meaning; every hit cites its section, lines and span."""
-    from kbindex.answer import MODES, QueryOptions
     from kbindex.commands.query import query
-    from kbindex.search import Filters
+    from kbindex.search.hybrid import Filters
+    from kbindex.search.query import MODES, QueryOptions
 
     _require_format(form, Format.TEXT, Format.JSON, Format.JSONL)
     if mode not in MODES:

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 from kbindex.cli import app
-from kbindex.layout import TABLE
-from kbindex.model import Row
+from kbindex.core.model import Row
+from kbindex.core.paths import TABLE
+from kbindex.storage.table import append_rows
 from kbindex.storage.table_files import latest_manifest, read_table
-from kbindex.table import append_rows
 
 AUTHOR = {
     "GIT_AUTHOR_NAME": "Ada",

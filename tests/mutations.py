@@ -16,8 +16,8 @@ from pathlib import Path
 
 from conftest import NOTE, Done, Repo, run
 
-from kbindex.seal import make_seal, read_seal, write_seal
-from kbindex.view_files import SEAL
+from kbindex.view.files import SEAL
+from kbindex.view.seal import make_seal, read_seal, write_seal
 
 NAMES = ("view", "view-wal", "view-shm", "matrix", "cache", "cache-journal", "seal", "servers",
          "unstaged", "refused", "lock")  # fmt: skip

@@ -15,12 +15,12 @@ import pytest
 from conftest import Repo, Template
 from numpy.typing import NDArray
 
-from kbindex.model import Row
-from kbindex.rows import to_arrow
+from kbindex.core.model import Row
 from kbindex.storage.columns import checksum
-from kbindex.store import in_document_order, stack_vectors
-from kbindex.table import append_rows
-from kbindex.wal import decode_wal, encode_wal
+from kbindex.storage.rows import to_arrow
+from kbindex.storage.table import append_rows
+from kbindex.storage.wal import decode_wal, encode_wal
+from kbindex.storage.writer import in_document_order, stack_vectors
 
 SIZES = [*range(1, 13), 16, 20, 25, 30]
 Made = tuple[list[Row], NDArray[np.float16]]

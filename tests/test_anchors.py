@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbindex.anchors import Anchors, plain_text, slugify
+from kbindex.document.anchors import Anchors, plain_text, slugify
 
 CASES = [
     ("Notes", "notes"),

@@ -17,13 +17,13 @@ from conftest import Done, Repo, Template, table_rows, write_table
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
-from kbindex.audit import TOLERANCE, Candidate, choose_sample
 from kbindex.cli import app
+from kbindex.core.errors import EmbeddingError
 from kbindex.embed.builtin import BuiltinEmbedder
 from kbindex.embed.hashing import HashEmbedder
-from kbindex.errors import EmbeddingError
+from kbindex.index.audit import TOLERANCE, Candidate, choose_sample
 from kbindex.storage.columns import checksum
-from kbindex.wal import decode_wal, encode_wal
+from kbindex.storage.wal import decode_wal, encode_wal
 
 N_PLAIN = 12
 LONG = " ".join(f"lamp{n} rope oil" for n in range(80))

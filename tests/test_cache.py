@@ -11,8 +11,8 @@ import pytest
 from conftest import NOTE, Repo, Template, run
 from numpy.typing import NDArray
 
-from kbindex import local_database
-from kbindex.cache import Cache, pack_keys
+from kbindex.local import database as local_database
+from kbindex.local.cache import Cache, pack_keys
 
 FILE = "cache-2.sqlite"
 KEYS = [f"{number:032x}" for number in range(1, 13)]

@@ -22,11 +22,13 @@ from conftest import NOTE, Done, Repo, Template, count_calls, killed_at, restore
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
-from kbindex import build, chunk, compose, recipe, verify
 from kbindex.cli import app
+from kbindex.configuration import recipe
+from kbindex.configuration.recipe import identity_id
+from kbindex.document import chunk, compose
 from kbindex.embed import hashing
 from kbindex.embed.hashing import HashEmbedder
-from kbindex.recipe import identity_id
+from kbindex.index import build, verify
 
 N_LONG = 30
 LONG = "# Log\n\n" + "\n\n".join(
@@ -323,7 +325,7 @@ def test_a_change_and_its_reverse_embed_nothing_twice(built: Repo, calls: list[l
 def test_a_document_that_fails_keeps_the_whole_index_as_it_was(
     built: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kbindex.errors import EmbeddingError
+    from kbindex.core.errors import EmbeddingError
 
     embed = HashEmbedder.embed_documents
 

@@ -15,10 +15,10 @@ import regex
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from kbindex.chunk import Limits, chunk, refine
-from kbindex.model import Document, Heading, Region
-from kbindex.okf import parse
-from kbindex.tokens import count_tokens, token_starts
+from kbindex.core.model import Document, Heading, Region
+from kbindex.document.chunk import Limits, chunk, refine
+from kbindex.document.markdown import parse
+from kbindex.document.tokens import count_tokens, token_starts
 
 MAXIMUM = 384
 WORDS = tuple(

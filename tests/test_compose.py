@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbindex.chunk import Limits, chunk
-from kbindex.compose import CONTEXT_TOKENS, compose, table_header
-from kbindex.model import Chunk
-from kbindex.okf import parse
-from kbindex.tokens import count_tokens, token_starts
+from kbindex.core.model import Chunk
+from kbindex.document.chunk import Limits, chunk
+from kbindex.document.compose import CONTEXT_TOKENS, compose, table_header
+from kbindex.document.markdown import parse
+from kbindex.document.tokens import count_tokens, token_starts
 
 
 def chunks_of(text: str, maximum: int = 384) -> list[Chunk]:

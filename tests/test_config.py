@@ -6,8 +6,8 @@ from dataclasses import fields
 
 import pytest
 
-from kbindex.config import Config, load_config
-from kbindex.errors import ExitCode, UsageError
+from kbindex.configuration.config import Config, load_config
+from kbindex.core.errors import ExitCode, UsageError
 
 PYPROJECT = "[project]\nname = 'x'\n[tool.kbindex]\n"
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from conftest import Repo
 
-from kbindex.budget import fit_budget, render_excerpt
-from kbindex.model import Hit
+from kbindex.core.model import Hit
+from kbindex.search.context import fit_budget, render_excerpt
 
 
 def words(text: str) -> int:
@@ -96,8 +96,8 @@ def test_related_names_the_nearest_documents_but_not_itself(indexed: Repo) -> No
 
 
 def test_related_ranks_by_the_mean_of_unit_chunk_vectors(indexed: Repo) -> None:
-    from kbindex.current import use_view
-    from kbindex.repository import open_repository
+    from kbindex.repo.repository import open_repository
+    from kbindex.view.open import use_view
 
     def vectors(view) -> dict[bytes, np.ndarray]:
         _, documents, slots = view.chunk_arrays()

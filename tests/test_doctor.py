@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from conftest import Repo
 
-from kbindex.approvals import approvals_file, approve_origin, approved_origins
-from kbindex.facts import Facts
+from kbindex.embed.ollama.approvals import approvals_file, approve_origin, approved_origins
+from kbindex.embed.ollama.facts import Facts
 
 CHECKS = [
     "git",

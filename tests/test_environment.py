@@ -10,8 +10,8 @@ from conftest import Done, Repo
 from typer.testing import CliRunner
 
 from kbindex.cli import app
-from kbindex.errors import GitError
-from kbindex.git import Git
+from kbindex.core.errors import GitError
+from kbindex.git.client import Git
 
 PATHSPECS = ("GIT_LITERAL_PATHSPECS", "GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS")
 

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from conftest import Repo, Template
 
-from kbindex.current import use_view
-from kbindex.errors import UsageError
-from kbindex.evaluate import (
+from kbindex.core.errors import UsageError
+from kbindex.evaluation.metrics import (
     Judged,
     Ranking,
     Target,
@@ -22,11 +21,12 @@ from kbindex.evaluate import (
     parse_gate,
     tune,
 )
-from kbindex.measure import Bench
-from kbindex.questions import Wanted, locate, parse_questions
-from kbindex.repository import open_repository
-from kbindex.search import Filters, Request, search
-from kbindex.view import View
+from kbindex.evaluation.questions import Wanted, locate, parse_questions
+from kbindex.evaluation.runner import Bench
+from kbindex.repo.repository import open_repository
+from kbindex.search.hybrid import Filters, Request, search
+from kbindex.view.database import View
+from kbindex.view.open import use_view
 
 # Measures
 

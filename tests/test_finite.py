@@ -11,11 +11,11 @@ import pytest
 from conftest import Repo, run
 from numpy.typing import NDArray
 
+from kbindex.analysis.analyzer import query_terms
 from kbindex.embed.hashing import HashEmbedder
-from kbindex.lexical import search_words
-from kbindex.render import to_json
-from kbindex.terms import query_terms
-from kbindex.view import DamagedView
+from kbindex.output.render import to_json
+from kbindex.search.bm25 import search_words
+from kbindex.view.database import DamagedView
 
 ODD = (math.nan, math.inf, -math.inf)
 

@@ -13,8 +13,8 @@ import pytest
 from conftest import Done, Repo, Template, run
 from mutations import EDIT, EDITED, QUERIES, fill
 
-from kbindex.console import begin_run, note_once
-from kbindex.scratch import scratch_folder
+from kbindex.local.scratch import scratch_folder
+from kbindex.output.console import begin_run, note_once
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kbindex.fuse import Candidate, collapse, fuse, top_similar
+from kbindex.search.fusion import Candidate, collapse, fuse, top_similar
 
 NAN = math.nan
 

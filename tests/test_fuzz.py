@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbindex.anchors import Anchors
-from kbindex.chunk import Limits, chunk
-from kbindex.compose import compose, table_header
-from kbindex.embed.hashing import HashEmbedder
-from kbindex.errors import DamagedIndexError, RecipeError
-from kbindex.okf import (
+from kbindex.analysis.tokenizer import read_query, read_words
+from kbindex.configuration.recipe import parse_recipe
+from kbindex.core.errors import DamagedIndexError, RecipeError
+from kbindex.core.names import admit
+from kbindex.document.anchors import Anchors
+from kbindex.document.chunk import Limits, chunk
+from kbindex.document.compose import compose, table_header
+from kbindex.document.markdown import (
     UnreadableDocument,
     decode,
     match_heading,
@@ -23,20 +25,18 @@ from kbindex.okf import (
     parse,
     parse_frontmatter,
 )
-from kbindex.outline import (
+from kbindex.document.tokens import count_tokens, token_starts
+from kbindex.embed.hashing import HashEmbedder
+from kbindex.outline.file import (
     OutlineMismatch,
     make_entries,
     parse_outline,
     render_outline,
     verify_outline,
 )
-from kbindex.recipe import parse_recipe
 from kbindex.storage.arrow_stream import read_stream
 from kbindex.storage.manifest import read_manifest
-from kbindex.storage.names import admit
 from kbindex.storage.protobuf import read_fields
-from kbindex.tokens import count_tokens, token_starts
-from kbindex.words import read_query, read_words
 
 IDENTITY = HashEmbedder.identity
 MARKUP = st.sampled_from(

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from conftest import AUTHOR, Repo
 
-from kbindex.errors import ExitCode, GitError, NotARepositoryError, RefusedError, UsageError
-from kbindex.git import Git, decode_path, encode_path
-from kbindex.storage.names import is_regular
+from kbindex.core.errors import ExitCode, GitError, NotARepositoryError, RefusedError, UsageError
+from kbindex.core.names import is_regular
+from kbindex.git.client import Git, decode_path, encode_path
 
 NAMES = [
     b"with space.md",

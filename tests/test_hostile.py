@@ -18,10 +18,10 @@ from conftest import Done, Repo, Template
 from typer.testing import CliRunner
 
 from kbindex.cli import app
+from kbindex.core.names import admit, is_plain_path
 from kbindex.storage.manifest import read_manifest, write_manifest
-from kbindex.storage.names import admit, is_plain_path
 from kbindex.storage.protobuf import read_fields, write_fields
-from kbindex.wal import encode_wal
+from kbindex.storage.wal import encode_wal
 
 NOTE = "# Lamps\n\nThe lamps burn paraffin.\n\n## Cleaning\n\nWipe the lenses each morning.\n"
 SECONDS = 5

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from kbindex.cli import app
-from kbindex.config import Config, load_config
-from kbindex.errors import UsageError
-from kbindex.model import EmbedderIdentity
-from kbindex.recipe import parse_recipe, render_recipe, wanted_recipe
+from kbindex.configuration.config import Config, load_config
+from kbindex.configuration.recipe import parse_recipe, render_recipe, wanted_recipe
+from kbindex.core.errors import UsageError
+from kbindex.core.model import EmbedderIdentity
 
 TABLE = "[tool.kbindex]\n"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kbindex.embed.hosts import CLOUD, is_cloud_model, parse_server
-from kbindex.embed.prefixes import model_prefixes
-from kbindex.errors import UsageError
+from kbindex.core.errors import UsageError
+from kbindex.embed.ollama.hosts import CLOUD, is_cloud_model, parse_server
+from kbindex.embed.ollama.prefixes import model_prefixes
 
 
 @pytest.mark.parametrize(

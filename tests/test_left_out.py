@@ -9,9 +9,9 @@ from conftest import Done, Repo
 from typer.testing import CliRunner
 
 from kbindex.cli import app
-from kbindex.config import Config
-from kbindex.left_out import left_out
-from kbindex.snapshot import make_snapshot
+from kbindex.configuration.config import Config
+from kbindex.repo.left_out import left_out
+from kbindex.repo.snapshot import make_snapshot
 
 
 def run(repo: Repo, *arguments: str) -> Done:

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from kbindex.cli import app
 from kbindex.embed import load_embedder
-from kbindex.plan import compare
-from kbindex.repository import open_tree
+from kbindex.outline.freshness import compare
+from kbindex.repo.repository import open_tree
 
 N_DOCUMENTS = 12
 N_PAIRS = int(os.environ.get("KBINDEX_TEST_PAIRS", "8"))

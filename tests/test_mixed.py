@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 from kbindex.cli import app
+from kbindex.configuration.recipe import identity_id
 from kbindex.embed.hashing import HashEmbedder
-from kbindex.recipe import identity_id
 
 ORIGINAL = HashEmbedder.identity
 LONG = "# Log\n\n" + "\n\n".join(

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbindex.model import Frontmatter
-from kbindex.okf import (
+from kbindex.core.model import Frontmatter
+from kbindex.document.markdown import (
     METADATA_PIECE,
     UnreadableDocument,
     decode,

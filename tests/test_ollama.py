@@ -15,15 +15,15 @@ import pytest
 from fake_ollama import NOT_A_NUMBER, FakeOllama, builtin_model, hash_model, serving
 from numpy.typing import NDArray
 
-from kbindex.cache import Cache
-from kbindex.choose import open_embedder
-from kbindex.config import Config
+from kbindex.configuration.config import Config
+from kbindex.configuration.recipe import wanted_recipe
+from kbindex.core.errors import EmbeddingError, NoEmbedderError, TooLongError, UsageError
+from kbindex.core.model import Recipe
 from kbindex.embed import Embedder, load_embedder
-from kbindex.embed.canaries import come_out_same, pack_vectors
-from kbindex.embedding import Embedded, Text, embed_texts
-from kbindex.errors import EmbeddingError, NoEmbedderError, TooLongError, UsageError
-from kbindex.model import Recipe
-from kbindex.recipe import wanted_recipe
+from kbindex.embed.batch import Embedded, Text, embed_texts
+from kbindex.embed.ollama.canaries import come_out_same, pack_vectors
+from kbindex.embed.select import open_embedder
+from kbindex.local.cache import Cache
 
 E5 = "multilingual-e5-small-q4"
 

@@ -11,11 +11,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from kbindex.chunk import Limits, chunk, refine
-from kbindex.compose import compose
-from kbindex.model import NOT_EMBEDDED, EmbedderIdentity, Entry, Region
-from kbindex.okf import parse
-from kbindex.outline import (
+from kbindex.configuration.recipe import key_of
+from kbindex.core.model import NOT_EMBEDDED, EmbedderIdentity, Entry, Region
+from kbindex.document.chunk import Limits, chunk, refine
+from kbindex.document.compose import compose
+from kbindex.document.markdown import parse
+from kbindex.document.tokens import count_tokens, token_starts
+from kbindex.outline.file import (
     ConflictMarkers,
     OutlineMismatch,
     make_entries,
@@ -23,8 +25,6 @@ from kbindex.outline import (
     render_outline,
     verify_outline,
 )
-from kbindex.recipe import key_of
-from kbindex.tokens import count_tokens, token_starts
 
 IDENTITY = EmbedderIdentity("hash", "features", "1", 256)
 

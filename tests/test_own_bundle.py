@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 from conftest import Repo
 
-from kbindex.committed import read_source, sources
-from kbindex.compose import compose
+from kbindex.configuration.recipe import identity_id
+from kbindex.core.errors import EmbeddingError
+from kbindex.document.compose import compose
+from kbindex.document.markdown import decode, parse_frontmatter
 from kbindex.embed.builtin import MODEL_FILE, MODEL_SHA256, BuiltinEmbedder
-from kbindex.errors import EmbeddingError
-from kbindex.okf import decode, parse_frontmatter
-from kbindex.outline import parse_outline
-from kbindex.recipe import identity_id
-from kbindex.repository import open_tree
-from kbindex.wal import decode_wal
+from kbindex.outline.file import parse_outline
+from kbindex.repo.repository import open_tree
+from kbindex.storage.reader import read_source, sources
+from kbindex.storage.wal import decode_wal
 
 ROOT = Path(__file__).resolve().parent.parent
 TRANSCRIPT = "bundle/sources/design-review-transcript.md"

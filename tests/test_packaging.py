@@ -19,7 +19,7 @@ import yaml
 from conftest import Repo
 
 from kbindex import __version__
-from kbindex.hooks import HOOK_TYPES, shim
+from kbindex.git.hooks import HOOK_TYPES, shim
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -9,7 +9,7 @@ import time
 import pytest
 from conftest import Repo
 
-from kbindex.patterns import Patterns
+from kbindex.configuration.patterns import Patterns
 
 PIECES = ["a", "b", "-", ".", "*", "*", "?", "[ab]", "[!a]", "[^b]", "[a-b]", "\\a", "\\*"]
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from conftest import Repo
 
+from kbindex.core.errors import NoEmbedderError
 from kbindex.embed import builtin, load_embedder
 from kbindex.embed.portable import PACKAGE_VERSION, WEIGHTS_FILE, WEIGHTS_SHA256
-from kbindex.errors import NoEmbedderError
 
 
 @pytest.fixture

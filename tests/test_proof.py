@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from kbindex.cli import app
 from kbindex.commands import compact
 from kbindex.embed.hashing import HashEmbedder
-from kbindex.git import Git
+from kbindex.git.client import Git
 
 
 def run(repo: Repo, *arguments: str) -> Done:

@@ -17,17 +17,17 @@ from typing import Any
 import pytest
 from conftest import NOTE, Done, Repo
 
-from kbindex.answer import QueryOptions, answer_query
 from kbindex.commands.query import query as run_query
-from kbindex.current import use_view
-from kbindex.formats import Format
-from kbindex.git import decode_path
-from kbindex.lookup import find_section, look_up
-from kbindex.okf import decode
-from kbindex.repository import Repository, open_repository
-from kbindex.search import Filters
-from kbindex.stale import StaleDocuments
-from kbindex.view import View
+from kbindex.document.markdown import decode
+from kbindex.git.client import decode_path
+from kbindex.output.formats import Format
+from kbindex.repo.repository import Repository, open_repository
+from kbindex.search.hybrid import Filters
+from kbindex.search.query import QueryOptions, answer_query
+from kbindex.view.database import View
+from kbindex.view.lookup import find_section, look_up
+from kbindex.view.open import use_view
+from kbindex.view.unstaged import StaleDocuments
 
 ROOT = Path(__file__).resolve().parent.parent
 VIEW = ".git/kbindex"

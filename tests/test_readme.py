@@ -15,9 +15,9 @@ import pytest
 import typer
 from conftest import Repo
 
-from kbindex.anchors import Anchors
 from kbindex.cli import app
-from kbindex.okf import parse
+from kbindex.document.anchors import Anchors
+from kbindex.document.markdown import parse
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"

@@ -12,11 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbindex import __version__
-from kbindex.config import Config
-from kbindex.errors import DamagedIndexError, ExitCode, RecipeError
-from kbindex.formats import printable
-from kbindex.model import EmbedderIdentity, Origin, Recipe
-from kbindex.recipe import (
+from kbindex.configuration.config import Config
+from kbindex.configuration.recipe import (
     FORMAT,
     NEEDS,
     compare_recipes,
@@ -28,6 +25,9 @@ from kbindex.recipe import (
     render_recipe,
     wanted_recipe,
 )
+from kbindex.core.errors import DamagedIndexError, ExitCode, RecipeError
+from kbindex.core.model import EmbedderIdentity, Origin, Recipe
+from kbindex.core.text import printable
 
 PATH = ".kbindex/recipe.json"
 IDENTITY = EmbedderIdentity("ollama", "nomic", "sha256:00", 768, "query: ", "passage: ")

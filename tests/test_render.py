@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbindex.formats import Format, printable
-from kbindex.model import Answer, Coverage, Hit, Problem
-from kbindex.render import (
+from kbindex.core.model import Answer, Coverage, Hit, Problem
+from kbindex.core.text import printable
+from kbindex.output.formats import Format
+from kbindex.output.render import (
     render_answer,
     render_check,
     render_facts,

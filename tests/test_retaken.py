@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from conftest import Repo, Template
 
-from kbindex.wal import decode_wal
+from kbindex.storage.wal import decode_wal
 
 LOG = "# Log\n\n## Morning\n\nThe lamps are cleaned.\n\n"
 EVENING = "## Evening\n\nThe lamps are lit.\n\n"

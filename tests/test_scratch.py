@@ -13,19 +13,19 @@ from pathlib import Path
 import pytest
 from conftest import Repo, run
 
-from kbindex.approvals import approve_origin, approved_origins
-from kbindex.facts import Facts
-from kbindex.local_files import parse_json, read_strings
-from kbindex.lock import hold_lock, is_held
-from kbindex.publish import read_unstaged
-from kbindex.scratch import scratch_folder, write_whole
+from kbindex.embed.ollama.approvals import approve_origin, approved_origins
+from kbindex.embed.ollama.facts import Facts
+from kbindex.git.staging import read_unstaged
+from kbindex.local.files import parse_json, read_strings
+from kbindex.local.lock import hold_lock, is_held
+from kbindex.local.scratch import scratch_folder, write_whole
 
 LONG_AGO = time.time() - 100_000
 
 WORKER = """
 import sys, time
 from pathlib import Path
-from kbindex.scratch import scratch_folder
+from kbindex.local.scratch import scratch_folder
 with scratch_folder(Path(sys.argv[1])) as folder:
     (folder / "content").write_text("x")
     print(folder, flush=True)

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 from kbindex.cli import app
+from kbindex.core.model import Row
 from kbindex.embed import load_embedder
-from kbindex.model import Row
-from kbindex.plan import compare
-from kbindex.repository import open_tree
+from kbindex.outline.freshness import compare
+from kbindex.repo.repository import open_tree
 from kbindex.storage.columns import checksum
-from kbindex.wal import decode_wal, encode_wal
+from kbindex.storage.wal import decode_wal, encode_wal
 
 DIMENSION = 16
 
@@ -166,7 +166,7 @@ def test_rows_that_can_t_be_read_back_from_a_table_stay_beside_it(
     def unread(*_: object) -> None:
         raise ValueError("in a new way")
 
-    monkeypatch.setattr("kbindex.table.read_data_file", unread)
+    monkeypatch.setattr("kbindex.storage.table.read_data_file", unread)
     before = stored.git("ls-files", ".kbindex/chunks.lance")
     done = run(stored, "checkpoint")
     assert done.code == 0

@@ -18,15 +18,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kbindex.layout import TABLE
-from kbindex.model import Row
+from kbindex.core.model import Row
+from kbindex.core.paths import TABLE
 from kbindex.storage.arrow_stream import read_stream
 from kbindex.storage.columns import checksum, read_rows
 from kbindex.storage.encodings import decode_levels, decode_numbers
 from kbindex.storage.manifest import read_manifest, write_manifest
 from kbindex.storage.protobuf import read_fields, write_fields
 from kbindex.storage.table_files import prove_versions, read_table
-from kbindex.wal import decode_wal, encode_wal
+from kbindex.storage.wal import decode_wal, encode_wal
 
 SIZES = (1, 2, 3, 5, 8, 13, 30, 60, 100, 300, 700, 1000, 1024, 1025, 2048, 4097)
 LETTERS = "abcdefghijklmnopqrstuvwxyzáéñ字🗼 ./"

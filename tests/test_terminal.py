@@ -14,14 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from kbindex.build import Report
 from kbindex.cli import app
 from kbindex.commands.update import render_report
-from kbindex.console import note, put, put_document
-from kbindex.formats import Format, as_text, escape_hidden, shell_word
-from kbindex.model import Finding
-from kbindex.recipe import RecipeChange
-from kbindex.render import render_findings
+from kbindex.configuration.recipe import RecipeChange
+from kbindex.core.model import Finding
+from kbindex.core.text import as_text, escape_hidden, shell_word
+from kbindex.index.build import Report
+from kbindex.output.console import note, put, put_document
+from kbindex.output.formats import Format
+from kbindex.output.render import render_findings
 
 STEERING = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]|^(::error::)?forged",

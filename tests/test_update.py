@@ -17,8 +17,8 @@ from conftest import NOTE, Done, Repo, Template, count_calls, killed_at, restore
 from typer.testing import CliRunner
 
 from kbindex.cli import app
-from kbindex.outline import parse_outline
-from kbindex.table import UnreadTableError
+from kbindex.outline.file import parse_outline
+from kbindex.storage.table import UnreadTableError
 
 # Helpers
 
@@ -876,7 +876,7 @@ def test_a_table_that_cannot_be_read_back_leaves_its_rows_in_the_wal(
 
     built.write("bundle/lamps.md", NOTE.replace("paraffin", "whale oil"))
     assert update(built).code == 0
-    monkeypatch.setattr("kbindex.table.append_rows", unread)
+    monkeypatch.setattr("kbindex.storage.table.append_rows", unread)
     done = run(built, "checkpoint")
     assert (done.code, done.out) == (0, "the rows stay in the WAL\n"), done.err
     assert "an encoding of tomorrow" in done.err

@@ -20,14 +20,17 @@ import pytest
 from conftest import Repo, Template, run
 from mutations import fill, reseal
 
-from kbindex import current, seal, upkeep, view_files, view_update
-from kbindex.current import use_view
-from kbindex.proof import prove
-from kbindex.repository import Repository, open_repository
-from kbindex.seal import Seal, is_intact, make_seal, read_seal, write_seal
-from kbindex.search import coverage
-from kbindex.view import DamagedView, View
-from kbindex.view_files import DATABASE, SEAL, open_to_read, open_to_write
+from kbindex.repo.repository import Repository, open_repository
+from kbindex.search.hybrid import coverage
+from kbindex.view import files as view_files
+from kbindex.view import open as current
+from kbindex.view import seal, upkeep
+from kbindex.view import update as view_update
+from kbindex.view.database import DamagedView, View
+from kbindex.view.files import DATABASE, SEAL, open_to_read, open_to_write
+from kbindex.view.open import use_view
+from kbindex.view.proof import prove
+from kbindex.view.seal import Seal, is_intact, make_seal, read_seal, write_seal
 
 QUERY = ("query", "--format", "json", "--text", "-k", "5", "who wipes the lenses at dawn")
 LEXICAL = ("query", "--format", "json", "--mode", "lexical", "gull")
@@ -379,7 +382,7 @@ def test_a_reader_keeps_its_state_and_the_seal_while_another_writes(
 def prove_reading(view: View) -> None:
     vectors = view.matrix(256)
     for key, slot, stored in view.db.execute("SELECT key, slot, sum FROM slot"):
-        from kbindex.view import slot_sum
+        from kbindex.view.database import slot_sum
 
         assert slot_sum(key, slot, vectors[slot]) == stored
 

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbindex.language import (
+from kbindex.analysis.analyzer import query_terms, stored_terms
+from kbindex.analysis.language import (
     detect_language,
     known_languages,
     named_language,
     stem,
     telling_words,
 )
-from kbindex.stopwords import STOP_WORDS
-from kbindex.terms import query_terms, stored_terms
-from kbindex.words import fold, phrase_pattern, read_query, read_words
+from kbindex.analysis.stopwords import STOP_WORDS
+from kbindex.analysis.tokenizer import fold, phrase_pattern, read_query, read_words
 
 ENGLISH = frozenset({"english"})
 BOTH = frozenset({"english", "spanish"})

@@ -11,11 +11,11 @@ import pytest
 from conftest import Done, Repo, Template
 from typer.testing import CliRunner
 
-from kbindex import worktree
 from kbindex.cli import app
-from kbindex.errors import UnsafePlaceError
-from kbindex.git import Git
-from kbindex.worktree import read_file, remove_file, require_plain, write_file
+from kbindex.core.errors import UnsafePlaceError
+from kbindex.git import worktree
+from kbindex.git.client import Git
+from kbindex.git.worktree import read_file, remove_file, require_plain, write_file
 
 
 def run(repo: Repo, *arguments: str) -> Done:

@@ -10,21 +10,22 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from kbindex.audit import audit
-from kbindex.choose import open_embedder
-from kbindex.committed import sources
-from kbindex.console import note, put
-from kbindex.errors import ExitCode, restore_from_head
-from kbindex.formats import Format, shell_word
-from kbindex.layout import RECIPE, document_of_outline
-from kbindex.model import Audit, Problem, Snapshot
-from kbindex.progress import progress_on
-from kbindex.publish import file_digest, read_unstaged
-from kbindex.recipe import compare_recipes, name_changes, wanted_recipe
-from kbindex.render import render_check
-from kbindex.repository import Repository, open_tree, require_index
-from kbindex.snapshot import read_snapshot
-from kbindex.verify import REBUILD, Verdict, is_sound, verify
+from kbindex.configuration.recipe import compare_recipes, name_changes, wanted_recipe
+from kbindex.core.errors import ExitCode, restore_from_head
+from kbindex.core.model import Audit, Problem, Snapshot
+from kbindex.core.paths import RECIPE, document_of_outline
+from kbindex.core.text import shell_word
+from kbindex.embed.select import open_embedder
+from kbindex.git.staging import file_digest, read_unstaged
+from kbindex.index.audit import audit
+from kbindex.index.verify import REBUILD, Verdict, is_sound, verify
+from kbindex.output.console import note, put
+from kbindex.output.formats import Format
+from kbindex.output.progress import progress_on
+from kbindex.output.render import render_check
+from kbindex.repo.repository import Repository, open_tree, require_index
+from kbindex.repo.snapshot import read_snapshot
+from kbindex.storage.reader import sources
 
 
 def check(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kbindex.build import Options
 from kbindex.commands.update import mention_problems, run_update
-from kbindex.console import put
-from kbindex.errors import ExitCode, RefusedError
-from kbindex.git import Git
-from kbindex.repository import worktree_repository
-from kbindex.snapshot import read_staged_snapshot
-from kbindex.store import Checkpoint
+from kbindex.core.errors import ExitCode, RefusedError
+from kbindex.git.client import Git
+from kbindex.index.build import Options
+from kbindex.output.console import put
+from kbindex.repo.repository import worktree_repository
+from kbindex.repo.snapshot import read_staged_snapshot
+from kbindex.storage.writer import Checkpoint
 
 
 def checkpoint(directory: Path | None) -> ExitCode:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kbindex.committed import committed_vectors, load_committed, outline_keys
-from kbindex.console import put
-from kbindex.errors import ExitCode, RefusedError
-from kbindex.git import Git
-from kbindex.model import Snapshot
-from kbindex.plan import compare
-from kbindex.publish import stage_changes
-from kbindex.recipe import identity_id
-from kbindex.repository import Repository, open_tree, require_index, write_lock
-from kbindex.snapshot import read_recipe, read_snapshot
-from kbindex.store import RowStore, anchor_rows
+from kbindex.configuration.recipe import identity_id
+from kbindex.core.errors import ExitCode, RefusedError
+from kbindex.core.model import Snapshot
+from kbindex.git.client import Git
+from kbindex.git.staging import stage_changes
+from kbindex.outline.freshness import compare
+from kbindex.output.console import put
+from kbindex.repo.repository import Repository, open_tree, require_index, write_lock
+from kbindex.repo.snapshot import read_recipe, read_snapshot
+from kbindex.storage.reader import committed_vectors, load_committed, outline_keys
+from kbindex.storage.writer import RowStore, anchor_rows
 
 
 def compact(directory: Path | None) -> ExitCode:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from kbindex.answer import QueryOptions, answer_notices, answer_query, readable
-from kbindex.budget import Context, Excerpt, fit_budget, render_excerpt
-from kbindex.console import note, put, put_document
-from kbindex.errors import ExitCode, UsageError
-from kbindex.formats import Format
-from kbindex.model import Answer, Hit
-from kbindex.render import hit_json, to_json
-from kbindex.repository import open_repository
-from kbindex.stale import StaleDocuments
-from kbindex.tokens import count_tokens
+from kbindex.core.errors import ExitCode, UsageError
+from kbindex.core.model import Answer, Hit
+from kbindex.document.tokens import count_tokens
+from kbindex.output.console import note, put, put_document
+from kbindex.output.formats import Format
+from kbindex.output.render import hit_json, to_json
+from kbindex.repo.repository import open_repository
+from kbindex.search.context import Context, Excerpt, fit_budget, render_excerpt
+from kbindex.search.query import QueryOptions, answer_notices, answer_query, readable
+from kbindex.view.unstaged import StaleDocuments
 
 _CANDIDATES = QueryOptions(n_hits=40, per_document=8, with_text=True)
 

@@ -7,18 +7,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kbindex.console import note, put
-from kbindex.difference import DocumentChange, SectionChange, diff_outlines
-from kbindex.errors import ExitCode, KbindexError
-from kbindex.formats import Format, as_text
-from kbindex.git import Git
-from kbindex.model import SEPARATOR, Entry, Recipe, Snapshot
-from kbindex.outline import OutlineMismatch, parse_outline
-from kbindex.questions import Question, read_questions
-from kbindex.recipe import compare_recipes
-from kbindex.render import to_json
-from kbindex.repository import Repository, repository_at
-from kbindex.snapshot import read_recipe, read_snapshot
+from kbindex.configuration.recipe import compare_recipes
+from kbindex.core.errors import ExitCode, KbindexError
+from kbindex.core.model import SEPARATOR, Entry, Recipe, Snapshot
+from kbindex.core.text import as_text
+from kbindex.evaluation.questions import Question, read_questions
+from kbindex.git.client import Git
+from kbindex.outline.diff import DocumentChange, SectionChange, diff_outlines
+from kbindex.outline.file import OutlineMismatch, parse_outline
+from kbindex.output.console import note, put
+from kbindex.output.formats import Format
+from kbindex.output.render import to_json
+from kbindex.repo.repository import Repository, repository_at
+from kbindex.repo.snapshot import read_recipe, read_snapshot
 
 STAGED = "staged"
 WORKTREE = "worktree"
@@ -94,7 +95,11 @@ def _outlines(repository: Repository, snapshot: Snapshot) -> dict[str, Sequence[
 def _moved_answers(
     repositories: list[Repository], snapshots: list[Snapshot], questions: Sequence[Question]
 ) -> dict[str, Any]:
-    from kbindex.moves import Tree, find_moves, move_json  # brings what a plain diff can spare
+    from kbindex.evaluation.compare import (  # brings what a plain diff can spare
+        Tree,
+        find_moves,
+        move_json,
+    )
 
     before, after = (Tree(r, s) for r, s in zip(repositories, snapshots, strict=True))
     moves, reason = find_moves(before, after, questions)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kbindex.approvals import approve_origin
-from kbindex.console import note, put
-from kbindex.embed.hosts import parse_server
-from kbindex.errors import ExitCode
-from kbindex.examine import examine
-from kbindex.formats import Format
-from kbindex.render import render_findings
-from kbindex.repository import open_repository
+from kbindex.commands.doctor_checks import examine
+from kbindex.core.errors import ExitCode
+from kbindex.embed.ollama.approvals import approve_origin
+from kbindex.embed.ollama.hosts import parse_server
+from kbindex.output.console import note, put
+from kbindex.output.formats import Format
+from kbindex.output.render import render_findings
+from kbindex.repo.repository import open_repository
 
 
 def doctor(directory: Path | None, form: Format) -> ExitCode:

@@ -10,14 +10,22 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from kbindex.answer import query_embedder, weight_of
-from kbindex.console import put
-from kbindex.current import uncovered_documents, use_view, view_recipe
+from kbindex.core.errors import ExitCode, UsageError
+from kbindex.core.text import as_text
+from kbindex.document.tokens import count_tokens
 from kbindex.embed import HASH, Embedder
-from kbindex.errors import ExitCode, UsageError
-from kbindex.evaluate import Gate, Judged, Ranking, Tuning, judge, measures, parse_gate, tune
-from kbindex.formats import Format, as_text
-from kbindex.measure import (
+from kbindex.evaluation.metrics import (
+    Gate,
+    Judged,
+    Ranking,
+    Tuning,
+    judge,
+    measures,
+    parse_gate,
+    tune,
+)
+from kbindex.evaluation.questions import Question, read_questions
+from kbindex.evaluation.runner import (
     DENSE,
     DOCUMENT,
     HYBRID,
@@ -30,12 +38,14 @@ from kbindex.measure import (
     embed_questions,
     rrf,
 )
-from kbindex.progress import progress_on
-from kbindex.questions import Question, read_questions
-from kbindex.render import hit_json, to_json
-from kbindex.repository import Repository, open_repository
-from kbindex.tokens import count_tokens
-from kbindex.view import View
+from kbindex.output.console import put
+from kbindex.output.formats import Format
+from kbindex.output.progress import progress_on
+from kbindex.output.render import hit_json, to_json
+from kbindex.repo.repository import Repository, open_repository
+from kbindex.search.query import query_embedder, weight_of
+from kbindex.view.database import View
+from kbindex.view.open import uncovered_documents, use_view, view_recipe
 
 _WEIGHTS = tuple(step / 20 for step in range(21))
 _MISSED_SHOWN = 20

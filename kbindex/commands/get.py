@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kbindex.config import Config
-from kbindex.console import note, put, put_document
-from kbindex.current import use_view
-from kbindex.errors import ExitCode, UsageError
-from kbindex.formats import Format
-from kbindex.lookup import find_document, find_section, look_up
-from kbindex.okf import decode
-from kbindex.render import to_json
-from kbindex.repository import Repository, open_repository
-from kbindex.view import View
+from kbindex.configuration.config import Config
+from kbindex.core.errors import ExitCode, UsageError
+from kbindex.document.markdown import decode
+from kbindex.output.console import note, put, put_document
+from kbindex.output.formats import Format
+from kbindex.output.render import to_json
+from kbindex.repo.repository import Repository, open_repository
+from kbindex.view.database import View
+from kbindex.view.lookup import find_document, find_section, look_up
+from kbindex.view.open import use_view
 
 
 @dataclass(frozen=True)

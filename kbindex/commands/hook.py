@@ -7,9 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbindex.config import Config
-from kbindex.console import note
-from kbindex.errors import (
+from kbindex.configuration.config import Config
+from kbindex.core.errors import (
     ExitCode,
     KbindexError,
     NoBundleError,
@@ -17,13 +16,14 @@ from kbindex.errors import (
     TooMuchToEmbedError,
     UsageError,
 )
-from kbindex.formats import shell_word
-from kbindex.git import Git, decode_path, pathspec
-from kbindex.local_files import remove
-from kbindex.repository import Repository, repository_at
+from kbindex.core.text import shell_word
+from kbindex.git.client import Git, decode_path, pathspec
+from kbindex.local.files import remove
+from kbindex.output.console import note
+from kbindex.repo.repository import Repository, repository_at
 
 if TYPE_CHECKING:
-    from kbindex.build import Options
+    from kbindex.index.build import Options
 
 NAMES = ("pre-commit", "pre-merge-commit", "post-commit", "pre-push")
 _HEAL = "heal"
@@ -91,8 +91,8 @@ def _post_commit(git: Git) -> ExitCode:
     repository = repository_at(git, tree)
     flag = repository.view_dir / _HEAL
     if flag.exists():
-        from kbindex.publish import restore_worktree
-        from kbindex.stash import stashed_paths_below
+        from kbindex.git.staging import restore_worktree
+        from kbindex.git.stash import stashed_paths_below
 
         remove(flag)
         folder = repository.config.index_dir
@@ -133,7 +133,7 @@ def _is_known_fresh(repository: Repository, tree: str) -> bool:
 def _update(repository: Repository, stage: bool, *, merging: bool) -> list[str] | None:
     """Return the changed index files, ``None`` where a document could not be indexed."""
     from kbindex.commands.update import mention_problems, run_update
-    from kbindex.stash import stashed_paths_below
+    from kbindex.git.stash import stashed_paths_below
 
     git, config = repository.git, repository.config
     if stashed_paths_below(config.index_dir):
@@ -171,8 +171,8 @@ def _within_reach(git: Git, error: KbindexError) -> KbindexError:
 
 
 def _options(git: Git, config: Config, merging: bool) -> Options:
-    from kbindex.build import Options
-    from kbindex.store import Checkpoint
+    from kbindex.index.build import Options
+    from kbindex.storage.writer import Checkpoint
 
     default = config.default_branch or git.default_branch()
     is_default = default is not None and git.branch() == default
@@ -188,8 +188,8 @@ def _is_faulty(repository: Repository, tree: str, name: str) -> bool:
     """Whether the index in ``tree`` is not that of its bundle; says so, and what mends it."""
     if _is_known_fresh(repository, tree):
         return False
-    from kbindex.snapshot import read_snapshot
-    from kbindex.verify import DAMAGE, verify
+    from kbindex.index.verify import DAMAGE, verify
+    from kbindex.repo.snapshot import read_snapshot
 
     snapshot = read_snapshot(repository.git, tree, repository.config)
     if not snapshot.has_index:

@@ -8,21 +8,21 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kbindex.build import Options
-from kbindex.choose import open_embedder
 from kbindex.commands.update import mention_problems, render_report, run_update
-from kbindex.config import Config, load_config
-from kbindex.configfile import FILE_NAME, PYPROJECT
-from kbindex.configured import read_text
-from kbindex.console import put
-from kbindex.errors import ExitCode, NoBundleError, UsageError
-from kbindex.formats import shell_word
-from kbindex.git import Git, encode_path
-from kbindex.hooks import PRE_COMMIT_CONFIG
-from kbindex.install import install_in_framework, install_shims
-from kbindex.repository import Repository, open_repository
-from kbindex.snapshot import find_recipe, read_staged_snapshot
-from kbindex.worktree import write_file
+from kbindex.configuration.config import Config, load_config
+from kbindex.configuration.file import FILE_NAME, PYPROJECT
+from kbindex.core.errors import ExitCode, NoBundleError, UsageError
+from kbindex.core.text import shell_word
+from kbindex.embed.select import open_embedder
+from kbindex.git.client import Git, encode_path
+from kbindex.git.hooks import PRE_COMMIT_CONFIG
+from kbindex.git.install import install_in_framework, install_shims
+from kbindex.git.worktree import write_file
+from kbindex.index.build import Options
+from kbindex.output.console import put
+from kbindex.repo.configured import read_text
+from kbindex.repo.repository import Repository, open_repository
+from kbindex.repo.snapshot import find_recipe, read_staged_snapshot
 
 
 @dataclass(frozen=True)

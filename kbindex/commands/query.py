@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kbindex.answer import QueryOptions, answer_notices, answer_query, readable
-from kbindex.console import note, put
-from kbindex.errors import ExitCode
-from kbindex.formats import Format
-from kbindex.render import render_answer
-from kbindex.repository import open_repository
-from kbindex.stale import StaleDocuments
+from kbindex.core.errors import ExitCode
+from kbindex.output.console import note, put
+from kbindex.output.formats import Format
+from kbindex.output.render import render_answer
+from kbindex.repo.repository import open_repository
+from kbindex.search.query import QueryOptions, answer_notices, answer_query, readable
+from kbindex.view.unstaged import StaleDocuments
 
 
 def query(directory: Path | None, text: str, options: QueryOptions, form: Format) -> ExitCode:

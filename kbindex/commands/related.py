@@ -5,17 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from kbindex.console import put
-from kbindex.current import use_view, view_recipe
-from kbindex.errors import ExitCode
-from kbindex.formats import Format, as_text
-from kbindex.git import decode_path
-from kbindex.lookup import find_document
-from kbindex.recipe import refuse_other_composition
-from kbindex.render import to_json
-from kbindex.repository import Repository, open_repository
-from kbindex.search import nearest_documents
-from kbindex.view import View
+from kbindex.configuration.recipe import refuse_other_composition
+from kbindex.core.errors import ExitCode
+from kbindex.core.text import as_text
+from kbindex.git.client import decode_path
+from kbindex.output.console import put
+from kbindex.output.formats import Format
+from kbindex.output.render import to_json
+from kbindex.repo.repository import Repository, open_repository
+from kbindex.search.hybrid import nearest_documents
+from kbindex.view.database import View
+from kbindex.view.lookup import find_document
+from kbindex.view.open import use_view, view_recipe
 
 
 def related(directory: Path | None, name: str, n_documents: int, form: Format) -> ExitCode:

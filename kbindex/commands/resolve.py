@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kbindex.console import put
-from kbindex.errors import ExitCode
-from kbindex.formats import as_text
-from kbindex.git import Git
-from kbindex.layout import OUTLINES
-from kbindex.repository import repository_at, write_lock
-from kbindex.settle import Settled, settle_index
+from kbindex.core.errors import ExitCode
+from kbindex.core.paths import OUTLINES
+from kbindex.core.text import as_text
+from kbindex.git.client import Git
+from kbindex.index.resolve import Settled, settle_index
+from kbindex.output.console import put
+from kbindex.repo.repository import repository_at, write_lock
 
 
 def resolve(directory: Path | None) -> ExitCode:

@@ -6,25 +6,25 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from kbindex.committed import cached_keys, load_committed, sources
-from kbindex.console import put
-from kbindex.current import (
+from kbindex.configuration.recipe import identity_id
+from kbindex.core.errors import ExitCode
+from kbindex.core.model import Coverage, Recipe, Snapshot
+from kbindex.git.client import decode_path
+from kbindex.output.console import put
+from kbindex.output.formats import Format
+from kbindex.output.render import render_facts
+from kbindex.repo.repository import Repository, open_repository
+from kbindex.repo.snapshot import read_staged_snapshot
+from kbindex.search.hybrid import coverage
+from kbindex.storage.reader import cached_keys, load_committed, sources
+from kbindex.view.database import View
+from kbindex.view.open import (
     uncovered_documents,
     unreadable_documents,
     use_view,
     view_recipe,
 )
-from kbindex.errors import ExitCode
-from kbindex.formats import Format
-from kbindex.git import decode_path
-from kbindex.model import Coverage, Recipe, Snapshot
-from kbindex.recipe import identity_id
-from kbindex.render import render_facts
-from kbindex.repository import Repository, open_repository
-from kbindex.search import coverage
-from kbindex.snapshot import read_staged_snapshot
-from kbindex.stale import StaleDocuments
-from kbindex.view import View
+from kbindex.view.unstaged import StaleDocuments
 
 _NAMED = 5
 """Files that are left out, of those that are."""

@@ -8,12 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from kbindex.build import Build, Options, Report
-from kbindex.choose import open_embedder
-from kbindex.config import Config
-from kbindex.configfile import FILE_NAME, PYPROJECT
-from kbindex.console import note, put
-from kbindex.errors import (
+from kbindex.configuration.config import Config
+from kbindex.configuration.file import FILE_NAME, PYPROJECT
+from kbindex.core.errors import (
     ExitCode,
     KbindexError,
     NoBundleError,
@@ -21,22 +18,25 @@ from kbindex.errors import (
     RefusedError,
     TooMuchToEmbedError,
 )
-from kbindex.formats import as_text, shell_word
-from kbindex.git import Git
-from kbindex.model import Problem
-from kbindex.progress import progress_on
-from kbindex.publish import stage_stored, store_changes, write_changes
-from kbindex.refused import forget_refused, note_refused, refused_tree
-from kbindex.repository import (
+from kbindex.core.model import Problem
+from kbindex.core.text import as_text, shell_word
+from kbindex.embed.select import open_embedder
+from kbindex.git.client import Git
+from kbindex.git.staging import stage_stored, store_changes, write_changes
+from kbindex.index.build import Build, Options, Report
+from kbindex.index.resolve import settle_index
+from kbindex.local.refused import forget_refused, note_refused, refused_tree
+from kbindex.output.console import note, put
+from kbindex.output.progress import progress_on
+from kbindex.repo.repository import (
     Repository,
     open_repository,
     repository_at,
     worktree_repository,
     write_lock,
 )
-from kbindex.settle import settle_index
-from kbindex.snapshot import find_recipe, read_snapshot
-from kbindex.view_files import discard_view
+from kbindex.repo.snapshot import find_recipe, read_snapshot
+from kbindex.view.files import discard_view
 
 _ROUNDS = 3
 """How often an update begins again because something was staged while it worked."""

@@ -8,8 +8,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kbindex.errors import UsageError
-from kbindex.model import EmbedderIdentity, Origin
+from kbindex.core.errors import UsageError
+from kbindex.core.model import EmbedderIdentity, Origin
 
 BUILTIN = "builtin"
 HASH = "hash"

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kbindex.errors import EmbeddingError, NoEmbedderError
-from kbindex.model import EmbedderIdentity, Origin
+from kbindex.core.errors import EmbeddingError, NoEmbedderError
+from kbindex.core.model import EmbedderIdentity, Origin
 
 PACKAGE_VERSION = "0.3.0"
 MODEL_FILE = "e5-small-q4.bin"

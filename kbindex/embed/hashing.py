@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kbindex.model import EmbedderIdentity, Origin
+from kbindex.core.model import EmbedderIdentity, Origin
 
 _WORD = re.compile(r"\w+")
 _DIMENSION = 256

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kbindex.errors import NoEmbedderError
-from kbindex.model import EmbedderIdentity, Origin
+from kbindex.core.errors import NoEmbedderError
+from kbindex.core.model import EmbedderIdentity, Origin
 
 PACKAGE_VERSION = "0.2.1"
 WEIGHTS_FILE = "resources/weights.npz"

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kbindex.model import MOST_DIMENSIONS
+from kbindex.core.model import MOST_DIMENSIONS
 from kbindex.storage.columns import Columns
 from kbindex.storage.flatbuffers import Table
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kbindex.model import Row
+from kbindex.core.model import Row
 
 _KEY = re.compile(r"[0-9a-f]{32}")
 _EMBEDDER = re.compile(r"[0-9a-f]{12}")

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kbindex.model import MOST_DIMENSIONS
+from kbindex.core.model import MOST_DIMENSIONS
 from kbindex.storage.protobuf import (
     Fields,
     Value,

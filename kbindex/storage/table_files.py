@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 import numpy as np
 from numpy.typing import NDArray
 
-from kbindex.model import Row
+from kbindex.core.model import Row
 from kbindex.storage.columns import Columns, read_rows
 from kbindex.storage.datafile import read_data_file
 from kbindex.storage.manifest import (

@@ -14,13 +14,13 @@ from collections.abc import Callable
 import atheris
 
 with atheris.instrument_imports(include=["kbindex"]):
-    from kbindex.config import load_config
+    from kbindex.configuration.config import load_config
+    from kbindex.configuration.recipe import parse_recipe
+    from kbindex.core.errors import KbindexError
+    from kbindex.document.markdown import UnreadableDocument, decode, nested_headings, parse
     from kbindex.embed.hashing import HashEmbedder
-    from kbindex.errors import KbindexError
-    from kbindex.okf import UnreadableDocument, decode, nested_headings, parse
-    from kbindex.outline import OutlineMismatch, parse_outline, verify_outline
-    from kbindex.questions import parse_questions
-    from kbindex.recipe import parse_recipe
+    from kbindex.evaluation.questions import parse_questions
+    from kbindex.outline.file import OutlineMismatch, parse_outline, verify_outline
     from kbindex.storage.arrow_stream import read_stream
     from kbindex.storage.columns import read_rows
     from kbindex.storage.datafile import read_data_file

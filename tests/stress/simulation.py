@@ -19,10 +19,10 @@ from conftest import Done, Repo
 from served import ServedHooks
 from truth import INDEX, Judge
 
-from kbindex.chunk import Limits
+from kbindex.document.chunk import Limits
 from kbindex.embed.hashing import HashEmbedder
-from kbindex.git import Git
-from kbindex.repository import repository_at
+from kbindex.git.client import Git
+from kbindex.repo.repository import repository_at
 
 SETTINGS = """\
 embedder = "hash"

@@ -17,10 +17,10 @@ from conftest import NOTE, Done, Repo, Template, table_rows
 from typer.testing import CliRunner
 
 from kbindex.cli import app
+from kbindex.configuration.recipe import key_of
 from kbindex.embed.hashing import HashEmbedder
-from kbindex.recipe import key_of
 from kbindex.storage.columns import checksum
-from kbindex.wal import decode_wal
+from kbindex.storage.wal import decode_wal
 
 N_MUTATIONS = int(os.environ.get("KBINDEX_STRESS_MUTATIONS", "1000"))
 QUESTIONS = ("lenses each morning", "number 33", "東京", "text of two")
@@ -187,8 +187,8 @@ def outlines_of(repo: Repo) -> dict[str, str]:
 
 def note_truth(repo: Repo) -> None:
     """Write down what is right, before anything is damaged."""
-    from kbindex.plan import compare
-    from kbindex.repository import open_tree
+    from kbindex.outline.freshness import compare
+    from kbindex.repo.repository import open_tree
 
     repository, snapshot = open_tree(repo.root, None)
     states = compare(snapshot, HashEmbedder.identity, repository.git)

@@ -11,11 +11,11 @@ import pytest
 from conftest import NOTE
 from test_table_files import made_rows
 
-from kbindex.config import Config
+from kbindex.configuration.config import Config
+from kbindex.configuration.recipe import render_recipe, wanted_recipe
 from kbindex.embed.hashing import HashEmbedder
-from kbindex.recipe import render_recipe, wanted_recipe
-from kbindex.table import append_rows
-from kbindex.wal import encode_wal
+from kbindex.storage.table import append_rows
+from kbindex.storage.wal import encode_wal
 
 pytestmark = pytest.mark.stress
 SECONDS = int(os.environ.get("KBINDEX_STRESS_FUZZ_SECONDS", "20"))

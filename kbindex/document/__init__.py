@@ -1,0 +1,1 @@
+"""A document → its chunks, and for each what exactly the embedder is shown."""

@@ -1,0 +1,103 @@
+"""Texts → vectors, a batch at a time, each kept at once: interrupted work is not done again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbindex.core.errors import EmbeddingError, TooLongError
+from kbindex.embed import Embedder
+
+Progress = Callable[[int, int], None]
+Keep = Callable[[Mapping[str, NDArray[np.float16]]], None]
+"""Is given the vectors of each batch by key."""
+
+_BATCH_TEXTS = 8
+"""Enough for the builtin model to use every core, few enough to lose little when interrupted."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """What to embed under a key, and the document to name if that fails."""
+
+    shown: str
+    path: str
+
+
+@dataclass
+class Embedded:
+    """The new vectors by key, the number of calls, what must be cut, and why documents failed."""
+
+    vectors: dict[str, NDArray[np.float16]] = field(default_factory=dict)
+    n_calls: int = 0
+    too_long: set[str] = field(default_factory=set)
+    """Keys of texts that the embedder refused for their length."""
+    failures: dict[str, str] = field(default_factory=dict)
+
+
+def count_calls(n_texts: int) -> int:
+    """Return how many calls it takes to embed so many texts."""
+    return -(-n_texts // _BATCH_TEXTS)
+
+
+def embed_texts(
+    embedder: Embedder, texts: Mapping[str, Text], keep: Keep, progress: Progress
+) -> Embedded:
+    """Embed every text. One that is refused fails its document alone; the rest goes on."""
+    result = Embedded()
+    keys = list(texts)
+    for first in range(0, len(keys), _BATCH_TEXTS):
+        batch = keys[first : first + _BATCH_TEXTS]
+        _embed_batch(embedder, batch, texts, keep, result)
+        progress(min(first + _BATCH_TEXTS, len(keys)), len(keys))
+    return result
+
+
+def _embed_batch(
+    embedder: Embedder,
+    batch: list[str],
+    texts: Mapping[str, Text],
+    keep: Keep,
+    result: Embedded,
+) -> None:
+    """Embed a batch; where the embedder does not say which text it refuses, find it by halves."""
+    if not batch:
+        return
+    try:
+        vectors = _finite(embedder.embed_documents([texts[key].shown for key in batch]))
+    except EmbeddingError as error:
+        if error.index is None and len(batch) > 1:
+            middle = len(batch) // 2
+            parts = [batch[:middle], batch[middle:]]
+        else:
+            at = error.index or 0
+            parts = [batch[:at] + batch[at + 1 :]]
+            _note_refusal(batch[at], error, texts, result)
+        for part in parts:
+            _embed_batch(embedder, part, texts, keep, result)
+        return
+    result.n_calls += 1
+    stored = dict(zip(batch, vectors.astype(np.float16), strict=True))
+    keep(stored)
+    result.vectors |= stored
+
+
+def _finite(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the vectors. Raises EmbeddingError for the first that no passage can be found by."""
+    for index, vector in enumerate(vectors):
+        if not np.isfinite(vector).all():
+            raise EmbeddingError(index, "its vector has NaN or infinite components")
+    return vectors
+
+
+def _note_refusal(
+    key: str, error: EmbeddingError, texts: Mapping[str, Text], result: Embedded
+) -> None:
+    if isinstance(error, TooLongError):
+        result.too_long.add(key)
+    else:
+        reason = f"a passage can't be embedded: {error.message}"
+        result.failures.setdefault(texts[key].path, reason)

@@ -1,0 +1,1 @@
+"""The embedder ``ollama:MODEL``, and which servers may be sent text."""

@@ -1,0 +1,51 @@
+"""Where is Ollama, and may text be sent there?
+
+The user's environment says first. A repository's configuration comes with a clone, possibly from
+a stranger: it may only name this machine, or what the user has approved outside the repository.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from kbindex.configuration.config import Config
+from kbindex.core.errors import NoEmbedderError
+from kbindex.embed.ollama.approvals import approved_origins
+from kbindex.embed.ollama.hosts import CLOUD, Server, is_cloud_model, parse_server
+
+
+def configured_server(config: Config, environment: Mapping[str, str]) -> Server:
+    """Return where Ollama is. Raises UsageError."""
+    own = environment.get("KBINDEX_OLLAMA_HOST") or environment.get("OLLAMA_HOST")
+    server = parse_server(own or config.ollama_host or "127.0.0.1")
+    return replace(server, is_own=bool(own))
+
+
+def approved_server(
+    config: Config, model: str, environment: Mapping[str, str]
+) -> Callable[[], Server]:
+    """Return what names the server, and raises NoEmbedderError where it is not approved.
+
+    Raises UsageError for a host that means nothing.
+    """
+    server = configured_server(config, environment)
+    is_own_model = environment.get("KBINDEX_EMBEDDER") == config.embedder
+
+    def find() -> Server:
+        if not (server.is_own or server.is_loopback):
+            _require_approval(server.origin, environment)
+        if is_cloud_model(model) and not is_own_model:
+            _require_approval(CLOUD, environment)
+        return server
+
+    return find
+
+
+def _require_approval(origin: str, environment: Mapping[str, str]) -> None:
+    if origin not in approved_origins(environment):
+        raise NoEmbedderError(
+            "this repository's configuration would send text to "
+            f"{origin}, which you have not approved",
+            f"kbindex doctor --trust-host {origin}   (if you trust it with these documents)",
+        )

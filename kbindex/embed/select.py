@@ -1,0 +1,74 @@
+"""Which embedder does the configuration mean?
+
+What is asked of a server, and which, is decided here; asking is left to the embedder.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from kbindex.configuration.config import Config
+from kbindex.core.errors import UsageError
+from kbindex.core.model import EmbedderIdentity, Recipe
+from kbindex.embed import OLLAMA, Embedder, load_embedder
+from kbindex.embed.ollama.prefixes import model_prefixes
+
+_CONTEXT_TOKENS = 128
+"""What ``compose`` may put before a chunk: title with headings, and the header of a cut table."""
+
+_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*(:[A-Za-z0-9._-]+)?")
+
+
+def expected_identity(config: Config, stored: EmbedderIdentity) -> EmbedderIdentity:
+    """Return the identity that a configuration asks for, without asking a server.
+
+    What only a server knows, digest and dimension, is taken from ``stored``.
+    """
+    model = _ollama_model(config.embedder)
+    if model is None:
+        return load_embedder(config.embedder).identity
+    query, document = _prefixes(config, model)
+    return EmbedderIdentity(OLLAMA, model, stored.digest, stored.dimension, query, document)
+
+
+def open_embedder(
+    config: Config, stored: Recipe | None, local: Path, environment: Mapping[str, str]
+) -> Embedder:
+    """Return the configured embedder for an index made by ``stored``.
+
+    ``local`` is the folder of what this clone remembers. Raises UsageError for a name or a host
+    that means nothing; what is down, missing or not approved raises when it is used.
+    """
+    model = _ollama_model(config.embedder)
+    if model is None:
+        return load_embedder(config.embedder)
+    from kbindex.embed.ollama.embedder import OllamaEmbedder, Wanted
+    from kbindex.embed.ollama.facts import Facts
+    from kbindex.embed.ollama.servers import approved_server
+
+    longest = config.max_tokens + _CONTEXT_TOKENS
+    wanted = Wanted(model, *_prefixes(config, model), longest, config.ollama_timeout)
+    if stored is not None and expected_identity(config, stored.embedder) == stored.embedder:
+        wanted = replace(wanted, stored=stored.embedder, origin=stored.origin)
+    return OllamaEmbedder(wanted, approved_server(config, model, environment), Facts(local))
+
+
+def _prefixes(config: Config, model: str) -> tuple[str, str]:
+    query, document = model_prefixes(model)
+    return (
+        query if config.query_prefix == "auto" else config.query_prefix,
+        document if config.document_prefix == "auto" else config.document_prefix,
+    )
+
+
+def _ollama_model(embedder: str) -> str | None:
+    """Return the model of ``ollama:MODEL``, ``None`` for another embedder. Raises UsageError."""
+    provider, _, model = embedder.partition(":")
+    if provider != OLLAMA:
+        return None
+    if not _MODEL.fullmatch(model):
+        raise UsageError(f"'{embedder}' names no model", "name one as in 'ollama:bge-m3'")
+    return model.removesuffix(":latest")

@@ -1,0 +1,1 @@
+"""Making the committed index and proving it: build, resolve, verify, audit."""

@@ -1,0 +1,120 @@
+"""Settles conflicts below the index folder: one table whole, and the other side's rows added.
+
+Nothing is embedded, and the Markdown is left to the user. What the outlines say in the end follows
+from the Markdown, by an update or the hook of the commit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbindex.configuration.recipe import identity_id
+from kbindex.core.model import Row, Snapshot
+from kbindex.core.paths import LINEAGE, RECIPE, TABLE, WAL
+from kbindex.git.client import Git
+from kbindex.git.staging import stage_blobs, stage_changes
+from kbindex.local.cache import Cache
+from kbindex.repo.repository import Repository
+from kbindex.repo.snapshot import commit_trees, find_recipe, read_snapshot, read_staged_snapshot
+from kbindex.storage.lineage import render_lineage
+from kbindex.storage.reader import committed_vectors, load_committed, outline_keys
+from kbindex.storage.writer import RowStore, stack_vectors
+
+
+@dataclass
+class Settled:
+    """What was decided for the index files: blobs to stage, and what to tell."""
+
+    blobs: dict[str, str | None] = field(default_factory=dict)
+    outlines: list[str] = field(default_factory=list)
+    has_recipe_conflict: bool = False
+    takes_table: bool = False
+    """Whether the table is HEAD's; else it merged by itself."""
+    n_rows: int = 0
+    """Rows of the other side that were added."""
+
+
+def settle_index(repository: Repository, head: str) -> Settled:
+    """Settle every conflict below the index folder; ``head`` is HEAD's tree. The lock is held."""
+    git = repository.git
+    with repository.cache() as cache:
+        ours = read_snapshot(git, head, repository.config)
+        settled = _settle(git, repository.config.index_dir, ours)
+        stage_blobs(git, settled.blobs)
+        trees = commit_trees(git, git.operation_commits())
+        settled.n_rows = _add_rows(repository, cache, ours, trees)
+    return settled
+
+
+def _settle(git: Git, index_dir: str, ours: Snapshot) -> Settled:
+    """Decide each index file: HEAD's table and recipe, our side of outlines, all WAL files."""
+    settled = Settled()
+    folders = (f"{index_dir}/{TABLE}/", f"{index_dir}/{LINEAGE}")
+    for path, sides in git.unmerged(index_dir).items():
+        if path.startswith(folders):
+            settled.takes_table = True
+        elif path.startswith(f"{index_dir}/{WAL}/"):
+            settled.blobs[path] = sides.get(2) or sides.get(3)
+        elif path == f"{index_dir}/{RECIPE}":
+            settled.blobs[path] = ours.recipe
+            settled.has_recipe_conflict = True
+        else:
+            settled.blobs[path] = sides.get(2) or sides.get(3)
+            settled.outlines.append(path)
+    if settled.takes_table or not _is_whole(git, index_dir):
+        settled.takes_table = True
+        settled.blobs |= _table_of(git, index_dir, ours)
+    return settled
+
+
+def _is_whole(git: Git, index_dir: str) -> bool:
+    """Whether the staged table is that of its mark: it merged by itself, or nobody touched it."""
+    folder = f"{index_dir}/{TABLE}/"
+    staged = {path: oid for _, oid, path in git.index_files(folder[:-1], f"{index_dir}/{LINEAGE}")}
+    mark = staged.pop(f"{index_dir}/{LINEAGE}", None)
+    names = (path.removeprefix(folder) for path in staged)
+    return mark is not None and git.read_blob(mark) == render_lineage(names)
+
+
+def _table_of(git: Git, index_dir: str, ours: Snapshot) -> dict[str, str | None]:
+    """Return what makes the staged table, whatever lies there, that of ``ours``."""
+    folder, lineage = f"{index_dir}/{TABLE}", f"{index_dir}/{LINEAGE}"
+    staged = {path for _, _, path in git.index_files(folder, lineage)}
+    unmerged = [*git.unmerged(folder), *git.unmerged(lineage)]
+    blobs: dict[str, str | None] = dict.fromkeys([*staged, *unmerged])
+    blobs |= {f"{folder}/{name}": oid for name, oid in ours.table.items()}
+    return blobs | ({lineage: ours.lineage} if ours.lineage else {})
+
+
+def _add_rows(repository: Repository, cache: Cache, ours: Snapshot, trees: list[str]) -> int:
+    """Stage a WAL file with the rows that either side's outlines need and the index lacks."""
+    git, config = repository.git, repository.config
+    recipe = find_recipe(git, ours, config)
+    if recipe is None:
+        return 0  # an update says why, and mends it
+    identity = identity_id(recipe.embedder)
+    merged = read_staged_snapshot(git, config)
+    held, _ = load_committed(git, merged, cache, recipe.embedder, config.index_dir)
+    others = [ours, *(read_snapshot(git, tree, config) for tree in trees)]
+    needed = outline_keys(git, [merged, *others])
+    for other in others:
+        load_committed(git, other, cache, recipe.embedder, config.index_dir)
+    rows: dict[str, Row] = {}
+    vectors: dict[str, NDArray[np.float16]] = {}
+    for other in others:
+        store = RowStore(git, config, other, cache, identity)
+        found = {row.key: row for row in store.committed_rows(needed - held - rows.keys())}
+        rows |= found
+        vectors |= committed_vectors(
+            git, other, cache, recipe.embedder, config.index_dir, set(found)
+        )
+    if not rows:
+        return 0
+    from kbindex.storage.wal import encode_wal
+
+    name, content = encode_wal(list(rows.values()), stack_vectors(rows.values(), vectors))
+    stage_changes(git, {f"{config.index_dir}/{WAL}/{name}": content}, config.index_dir)
+    return len(rows)

@@ -1,0 +1,61 @@
+"""Which passages does a commit take up whose rows another branch may drop, not knowing of it?
+
+A section that is typed again finds its old rows among what HEAD holds as garbage: another branch
+compacts, or begins another table, and they are gone. A copy of a passage finds its row in the WAL
+file of the commit that brought the passage: another branch reverts that, and the file is gone.
+Either merges without a conflict. Such rows are to be written once more, beside the commit that
+needs them. What a rename, a move or an edit keeps was needed before and is not among them, nor is
+what a change of the table would bring into conflict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kbindex.configuration.config import Config
+from kbindex.core.model import DocumentState, Snapshot
+from kbindex.core.paths import outline_path
+from kbindex.git.client import Git
+from kbindex.local.cache import Cache
+from kbindex.repo.snapshot import make_snapshot
+from kbindex.storage.reader import cached_keys, listed_keys, sources
+
+
+def retaken_keys(
+    git: Git,
+    config: Config,
+    snapshot: Snapshot,
+    cache: Cache,
+    embedder: str,
+    fresh: Sequence[DocumentState],
+    drafted: Iterable[str],
+) -> set[str]:
+    """Return the keys that changed documents take up and whose rows HEAD holds, but not safely.
+
+    ``fresh`` are the documents whose outline stands, ``drafted`` the keys of all others.
+    """
+    head = git.head_tree()
+    if head is None:
+        return set()
+    # Of the index alone, which is listed in half the time: its outlines are all without documents.
+    before = make_snapshot(head, git.list_tree(head, config.index_dir), config)
+    old = dict(before.orphans)
+    needed: set[str] = set()
+    taken = set(drafted)
+    for state in fresh:
+        path = outline_path(config.index_dir, config.document_path(state.path))
+        is_unchanged = old.get(path) == state.outline
+        (needed if is_unchanged else taken).update(state.keys)
+        if is_unchanged:
+            del old[path]
+    if taken:
+        taken -= listed_keys(git, set(old.values()))
+    in_head = set(sources(before))
+    unsafe: set[str] = set()
+    for source in sources(snapshot) if taken else ():
+        keys = taken.intersection(cached_keys(cache, source, embedder))
+        if source in in_head:
+            unsafe |= keys
+            keys = keys & needed if source.wal_blob is None else set()
+        taken -= keys
+    return taken & unsafe

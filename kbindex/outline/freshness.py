@@ -1,0 +1,91 @@
+"""The one comparison of a snapshot's documents with its outlines, used by every verb.
+
+Hook, update, check, status and view all ask the same question here, so they can't disagree.
+No I/O: blobs come from the store that is passed in, a batch at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from kbindex.core.model import NOT_EMBEDDED, DocumentState, EmbedderIdentity, Snapshot
+from kbindex.document.markdown import MOST_DOCUMENT_BYTES, UnreadableDocument, decode
+from kbindex.outline.file import ConflictMarkers, OutlineMismatch, parse_outline, verify_outline
+
+
+class Blobs(Protocol):
+    """Where contents come from: git's objects."""
+
+    def read_blobs(self, oids: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+        """Yield (object id, content) in the order asked."""
+
+    def oversized(self, oids: Sequence[str], most_bytes: int) -> set[str]:
+        """Return those of the objects that have more bytes."""
+
+
+Pairs = Mapping[tuple[str, str], tuple[str, ...]]
+
+
+def compare(
+    snapshot: Snapshot,
+    identity: EmbedderIdentity | None,
+    blobs: Blobs,
+    proven: Pairs | None = None,
+    max_tokens: int | None = None,
+) -> Iterator[DocumentState]:
+    """Yield the state of every document, ordered by path.
+
+    ``proven`` maps pairs of document and outline blobs that need no second proof to their keys.
+    Without an ``identity`` (no usable recipe) no outline can be valid. With ``max_tokens`` one
+    whose chunks are longer isn't, either.
+    """
+    proven = proven or {}
+    unproven = []
+    for path, blob in sorted(snapshot.documents.items()):
+        outline = snapshot.outlines.get(path)
+        if outline is not None and identity is not None and (blob, outline) in proven:
+            yield DocumentState(path, blob, outline, proven[blob, outline])
+        else:
+            unproven.append((path, blob, outline))
+    oids = [oid for _, blob, outline in unproven for oid in (blob, outline) if oid]
+    large = blobs.oversized(oids, MOST_DOCUMENT_BYTES)
+    contents = blobs.read_blobs(oid for oid in oids if oid not in large)
+    for path, blob, outline in unproven:
+        document = None if blob in large else next(contents)[1]
+        listing = b"" if outline in large else next(contents)[1] if outline else None
+        yield _state(path, blob, outline, document, listing, identity, max_tokens)
+
+
+def _state(
+    path: str,
+    blob: str,
+    outline: str | None,
+    document: bytes | None,
+    listing: bytes | None,
+    identity: EmbedderIdentity | None,
+    max_tokens: int | None,
+) -> DocumentState:
+    """Compare one document, ``None`` if it is too large, with its outline, ``None`` without one."""
+
+    def differs(rule: str, message: str, text: str | None, line: int | None) -> DocumentState:
+        return DocumentState(path, blob, outline, text=text, rule=rule, message=message, line=line)
+
+    try:
+        text = decode(document)
+    except UnreadableDocument as error:
+        return differs("unreadable-document", error.reason, None, error.line)
+    if listing is None:
+        return differs("missing-outline", "it is not in the index", text, None)
+    if identity is None:
+        return differs("stale-document", "the recipe changed", text, None)
+    try:
+        entries = parse_outline(listing.decode("utf-8", "replace"))
+        chunks = verify_outline(text, entries, identity, max_tokens)
+    except ConflictMarkers as error:
+        return differs("conflict-markers", error.reason, text, None)
+    except OutlineMismatch as error:
+        line = text.count("\n", 0, error.char_start) + 1
+        return differs("stale-document", error.reason, text, line)
+    keys = tuple(entry.key for entry in entries if entry.key != NOT_EMBEDDED)
+    return DocumentState(path, blob, outline, keys, text, tuple(entries), tuple(chunks))

@@ -1,0 +1,103 @@
+"""What every verb starts from: the repository, its configuration, its local folders and lock."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from kbindex import __version__
+from kbindex.configuration.config import Config
+from kbindex.configuration.recipe import versions
+from kbindex.core.errors import NoBundleError, NoIndexError, NotARepositoryError
+from kbindex.core.model import Snapshot
+from kbindex.git.client import Git
+from kbindex.local.cache import Cache
+from kbindex.local.lock import hold_lock
+from kbindex.output.console import note_once
+from kbindex.repo.configured import read_config, read_worktree_config
+from kbindex.repo.snapshot import read_snapshot, read_staged_snapshot
+
+_LOCAL = "kbindex"
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A repository and its configuration."""
+
+    git: Git
+    config: Config
+
+    @property
+    def cache_dir(self) -> Path:
+        """Local state shared by all work trees: the embedding cache and the lock."""
+        return self.git.local_dir
+
+    @property
+    def view_dir(self) -> Path:
+        """Local state of this work tree: the view."""
+        return self.git.git_dir / _LOCAL
+
+    def cache(self) -> Cache:
+        return Cache(self.cache_dir, note_once)
+
+    def state_id(self, tree: str) -> str:
+        """Name all that decides whether the index in ``tree`` is up to date, reading none of it."""
+        git, config = self.git, self.config
+        ids = git.object_ids(tree, config.bundle, config.index_dir)
+        content = repr((__version__, versions(), config, ids))
+        return hashlib.sha256(content.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def write_lock(git: Git) -> AbstractContextManager[None]:
+    """Hold the lock that writers of a repository share."""
+    return hold_lock(git.local_dir)
+
+
+def open_repository(directory: Path | None) -> Repository:
+    """Return the repository with the configuration of its work tree; a bare one as HEAD has it.
+
+    A folder with an index that is no repository is read as if it were one.
+    """
+    try:
+        git = Git(directory)
+    except NotARepositoryError:
+        from kbindex.repo.archive import open_exported
+
+        exported = open_exported(directory)
+        if exported is None:
+            raise
+        git = exported
+    return repository_at(git, git.head_tree()) if git.is_bare else worktree_repository(git)
+
+
+def worktree_repository(git: Git) -> Repository:
+    """Return the repository with the configuration of its work tree."""
+    return Repository(git, read_worktree_config(git.root))
+
+
+def repository_at(git: Git, tree: str | None) -> Repository:
+    """Return the repository with the configuration that stands in ``tree``."""
+    return Repository(git, read_config(git, tree))
+
+
+def open_tree(directory: Path | None, revision: str | None) -> tuple[Repository, Snapshot]:
+    """Return a repository as it is in a revision, or staged: configuration and files."""
+    git = Git(directory)
+    if git.is_bare and revision is None:
+        revision = "HEAD"
+    tree = git.resolve_tree(revision) if revision else git.staged_tree()
+    if tree is None:  # a read-only repository; what is staged can be listed all the same
+        repository = open_repository(directory)
+        return repository, read_staged_snapshot(git, repository.config)
+    repository = repository_at(git, tree)
+    return repository, read_snapshot(git, tree, repository.config)
+
+
+def require_index(repository: Repository, snapshot: Snapshot) -> None:
+    """Raise what a user without a bundle or an index should be told."""
+    if not snapshot.documents and not snapshot.has_index:
+        raise NoBundleError(repository.config.bundle, snapshot.left_out)
+    if not snapshot.has_index:
+        raise NoIndexError(repository.config.index_dir, is_bare=repository.git.is_bare)

@@ -1,0 +1,1 @@
+"""A question → the passages that answer it, by words and by meaning."""

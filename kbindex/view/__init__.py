@@ -1,0 +1,1 @@
+"""The local view of what is staged: the one place with SQL over it."""
