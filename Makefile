@@ -15,6 +15,7 @@ lint: $(VENV)/developing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 check: $(VENV)/installed
 	$(BIN)/kbindex check --strict --audit 8
