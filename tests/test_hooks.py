@@ -115,6 +115,32 @@ def test_commit_all_holds_document_and_index(hooked: Repo) -> None:
     assert_committed(hooked)
 
 
+@pytest.mark.parametrize("options", [("--all",), ("--include", "bundle/lamps.md")])
+def test_a_commit_that_stages_by_itself_and_is_stopped_leaves_no_index_behind(
+    hooked: Repo, options: tuple[str, ...]
+) -> None:
+    hooked.write("bundle/lamps.md", NEW_TEXT)
+    hooked.git("-c", "core.editor=false", "commit", *options, check=False)
+    assert hooked.git("status", "--porcelain") == " M bundle/lamps.md\n"
+    assert commit(hooked, *options).code == 0
+    assert_committed(hooked)
+
+
+def test_a_commit_of_all_that_has_nothing_but_a_mend_to_commit_hinders_no_merge(
+    hooked: Repo,
+) -> None:
+    hooked.git("checkout", "--quiet", "-b", "colleague")
+    hooked.write("bundle/lamps.md", NEW_TEXT)
+    assert commit(hooked, "--all", "--no-verify").code == 0
+    hooked.git("branch", "ours")
+    assert commit(hooked, "--all", "--amend", "--no-edit").code == 0
+    hooked.git("checkout", "--quiet", "ours")
+    assert "0 chunks embedded" in commit(hooked, "--all").err
+    assert hooked.git("status", "--porcelain") == ""
+    hooked.git("merge", "--quiet", "--no-edit", "colleague")
+    assert_committed(hooked)
+
+
 @pytest.mark.parametrize("option", ["--only", "--include"])
 def test_a_commit_of_one_path_holds_its_index_and_heals_git_s(hooked: Repo, option: str) -> None:
     hooked.write("bundle/plain.md", "Another paragraph.\n")

@@ -49,10 +49,10 @@ def _pre_commit(git: Git, stage: bool) -> ExitCode:
     repository = _unless_fresh(git)
     if repository is None:
         return ExitCode.OK
-    if git.has_partial_index:
-        # `git commit PATH`: what we stage is committed, but the real index keeps the old files.
+    if git.has_index_of_its_own:
+        # The work tree follows in post-commit, when the commit has been made; so does git's index
+        # after `git commit PATH`, which keeps the old files in it.
         repository.view_dir.mkdir(parents=True, exist_ok=True)
-        # Its copy in the work tree follows in post-commit, when the commit has been made.
         (repository.view_dir / _HEAL).touch()
     changed = _update(repository, stage, merging=git.is_mid_operation())
     if changed is None:
@@ -84,7 +84,10 @@ def _unless_fresh(git: Git) -> Repository | None:
 
 
 def _post_commit(git: Git) -> ExitCode:
-    """Heal git's index after ``git commit PATH``; say so when HEAD's index is stale."""
+    """Let git's index and the work tree follow a commit that staged by itself.
+
+    Says so when HEAD's index is stale.
+    """
     tree = git.head_tree()
     if tree is None:
         return ExitCode.OK

@@ -392,14 +392,12 @@ class Git:
         return self.root / (self._environment.get("GIT_INDEX_FILE") or self.git_dir / "index")
 
     @property
-    def has_partial_index(self) -> bool:
-        """Whether this is a hook of ``git commit PATH``, whose index serves that commit alone."""
-        return self.index_file.name.startswith("next-index-")
-
-    @property
     def has_index_of_its_own(self) -> bool:
-        """Whether this is a hook of a commit that stages by itself: with ``-a``, ``-i``, PATH."""
-        return self.has_partial_index or self.index_file.name == "index.lock"
+        """Whether this is a hook of a commit that stages by itself: with ``-a``, ``-i``, PATH.
+
+        Its index is gone if the commit is stopped, and with PATH also when it has been made.
+        """
+        return self.index_file.name.startswith(("next-index-", "index.lock"))
 
     @property
     def is_worktree_watched(self) -> bool:

@@ -72,8 +72,8 @@ def _require_folder(git: Git, index_dir: str, entries: Iterable[tuple[str, str, 
 
 
 def _leaves_worktree(git: Git) -> bool:
-    # `git commit PATH` may yet be stopped; post-commit brings the work tree along.
-    return git.has_partial_index and not git.is_worktree_watched
+    # The commit may yet be stopped, and what it staged be lost; post-commit brings the work tree.
+    return git.has_index_of_its_own and not git.is_worktree_watched
 
 
 def restore_worktree(git: Git, index_dir: str) -> None:
@@ -94,14 +94,12 @@ def stage_blobs(git: Git, blobs: Mapping[str, str | None]) -> None:
     if follows:
         require_plain(git.root, blobs.keys(), removed)
     git.stage(blobs)
-    if not follows:
-        return
-    for path in removed:
+    for path in removed if follows else ():
         remove_file(git.root, path)
     present = sorted(blobs.keys() - removed)
     if git.is_sparse:
         git.skip_in_worktree(present)
-    else:
+    elif follows:
         git.check_out(present)
 
 

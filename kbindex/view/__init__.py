@@ -1,1 +1,1 @@
-"""The local view of what is staged: the one place with SQL over it."""
+"""The local view of what is staged: what is kept of it, whether it may be believed, lookups."""
