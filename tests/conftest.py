@@ -143,9 +143,8 @@ class Repo:
 
 
 def run(repo: Repo, *arguments: str) -> Done:
-    """Run the command line in this process, where everything is imported only once."""
-    done = CliRunner().invoke(app, ["--repo", str(repo.root), *arguments], env=repo.environment)
-    return Done(done.exit_code, done.stdout, done.stderr)
+    """Run the command line in this process, in a folder elsewhere and with ``--repo``."""
+    return repo.call("--repo", str(repo.root), *arguments, cwd=Path.cwd())
 
 
 KILLER = """\

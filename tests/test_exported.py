@@ -76,7 +76,7 @@ def test_attributes_in_the_folder_run_no_program(exported: Repo, tmp_path: Path)
 
 def test_queries_at_once_do_not_disturb_one_another(exported: Repo, tmp_path: Path) -> None:
     outputs = set()
-    for _ in range(3):
+    for _ in range(5):
         shutil.rmtree(tmp_path / "cache", ignore_errors=True)
         with ThreadPoolExecutor(6) as pool:
             results = list(pool.map(lambda _: exported.kbindex("query", "foghorn"), range(6)))

@@ -437,12 +437,9 @@ def test_a_long_title_takes_little_room_in_the_local_state(repo: Repo) -> None:
     assert got["text"] == hit["text"]
 
 
-@pytest.mark.parametrize("characters", [" ", "\t", "\u00a0\nx\n-\n> \n#"])
-def test_a_line_of_a_million_characters_is_indexed(repo: Repo, characters: str) -> None:
-    each = characters.split("\n")
-    for number, character in enumerate(each):
-        text = f"# A\n\nfirst {character * (1_000_100 // len(each))} last\n"
-        repo.write(f"bundle/{number}.md", text)
+@pytest.mark.parametrize("character", [" ", "\t", "\u00a0", "x", "-", "> ", "#"])
+def test_a_line_of_a_million_characters_is_indexed(repo: Repo, character: str) -> None:
+    repo.write("bundle/a.md", f"# A\n\nfirst {character * 1_000_100} last\n")
     repo.git("add", "--all")
     done = run(repo, "update")
     assert done.code == 0, done.err

@@ -591,7 +591,7 @@ def test_an_update_killed_at_any_call_of_git_leaves_the_old_index_or_the_new(
     edit()
     n_calls = count_calls(built, tmp_path, "update")
     seen = set()
-    for call in [3, *range(n_calls - 7, n_calls + 1, 2)]:  # it writes at the end
+    for call in [3, *range(n_calls - 8, n_calls + 1)]:  # it writes at the end
         restored(built, head)
         edit()
         assert killed_at(built, tmp_path, call, when, "update") == -signal.SIGKILL
@@ -614,7 +614,7 @@ def test_a_killed_checkpoint_leaves_the_old_index_or_the_new(built: Repo, tmp_pa
     assert run(built, "checkpoint").code == 0
     restored(built, head)
     n_calls = count_calls(built, tmp_path, "checkpoint")
-    for call in range(n_calls - 6, n_calls + 1, 2):  # tests/stress tries them all
+    for call in range(n_calls - 6, n_calls + 1):
         restored(built, head)
         assert killed_at(built, tmp_path, call, "after", "checkpoint") == -signal.SIGKILL
         checked = run(built, "check")
@@ -624,7 +624,7 @@ def test_a_killed_checkpoint_leaves_the_old_index_or_the_new(built: Repo, tmp_pa
         assert_fresh(built)
 
 
-@pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
+@pytest.mark.parametrize("share", [0.2, 0.4, 0.6, 0.8, 0.95])
 def test_a_commit_killed_with_its_hook_leaves_the_old_state_or_the_new(
     built: Repo, share: float
 ) -> None:
