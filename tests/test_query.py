@@ -896,6 +896,27 @@ def test_two_queries_at_once_make_a_missing_view(library: Repo) -> None:
     assert answers == [before] * 3
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="threads are counted on Linux")
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="a single core needs no threads")
+def test_a_query_starts_no_threads(shared: Repo) -> None:
+    code = (
+        "import pathlib, sys; from kbindex.cli import app; "
+        "app(['query', 'lenses'], standalone_mode=False); "
+        "print('numpy' in sys.modules, pathlib.Path('/proc/self/status').read_text())"
+    )
+    environment = {k: v for k, v in shared.environment.items() if k != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=shared.root,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "True Name:" in done.stdout
+    assert "Threads:\t1\n" in done.stdout
+
+
 def test_a_query_with_a_current_view_imports_nothing_heavy(shared: Repo) -> None:
     assert query_lamps(shared).code == 0
     done = subprocess.run(
