@@ -1,1 +1,1 @@
-"""What an index is made with: the settings, and the recipe that follows from them."""
+"""Settings, and the recipe of an index that follows from them."""

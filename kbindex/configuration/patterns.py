@@ -14,11 +14,11 @@ from itertools import groupby
 
 _FOLDERS = "(?:[^/]++/)*?"
 _FOLDER = "folder"
-"""The group that takes part where a pattern matches a folder above the file."""
+"""The name of the group that matches if the pattern selects a folder above the file."""
 
 
 _Pattern = tuple[bool, re.Pattern[str]]
-"""Whether it selects what it matches, and the expression for a path."""
+"""(whether a match selects, expression for a whole path)"""
 
 
 def composed(text: str) -> str:

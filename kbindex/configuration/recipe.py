@@ -47,7 +47,7 @@ NO_ORIGIN = Origin()
 
 @dataclass(frozen=True, slots=True)
 class RecipeChange:
-    """One part of a recipe that differs, like with like."""
+    """One part of a recipe with its two values."""
 
     part: str
     before: str
@@ -58,12 +58,12 @@ class RecipeChange:
 
 
 def versions() -> tuple[int, int, int]:
-    """Return what of a recipe is neither configured nor the embedder's."""
+    """Return the versions of format, chunker and composition."""
     return FORMAT, CHUNKER_VERSION, COMPOSITION_VERSION
 
 
 def wanted_recipe(config: Config, embedder: EmbedderIdentity, origin: Origin = NO_ORIGIN) -> Recipe:
-    """Return the recipe that a configuration and this version of kbindex make."""
+    """Return the recipe of an index that this version makes under a configuration."""
     return Recipe(
         embedder=embedder,
         chunk_tokens=config.chunk_tokens,
@@ -141,7 +141,7 @@ def parse_recipe(text: str, path: str) -> Recipe:
 
 
 def refuse_newer(recipe: Recipe) -> None:
-    """Raise RecipeError if a newer kbindex made the index, which an update would take back."""
+    """Raise RecipeError if a newer kbindex made the index: an update would downgrade it."""
     for part, found, known in (
         ("chunker", recipe.chunker, CHUNKER_VERSION),
         ("composition", recipe.composition, COMPOSITION_VERSION),
@@ -154,7 +154,7 @@ def refuse_newer(recipe: Recipe) -> None:
 
 
 def refuse_other_composition(recipe: Recipe) -> None:
-    """Raise RecipeError if the keys of passages can't be derived, so that none has its vector."""
+    """Raise RecipeError for another composition: its keys, and so its vectors, can't be derived."""
     if recipe.composition != COMPOSITION_VERSION:
         refuse_newer(recipe)
         raise RecipeError(
@@ -184,7 +184,7 @@ def _is_sane(identity: EmbedderIdentity) -> bool:
 
 
 def _require_sane(recipe: Recipe, path: str) -> None:
-    """Raise DamagedIndexError for values that no embedder and no configuration has."""
+    """Raise DamagedIndexError for values outside the ranges of settings and embedders."""
     embedder, origin = recipe.embedder, recipe.origin
     names = (embedder.provider, embedder.model, embedder.digest, recipe.needs, origin.server)
     prefixes = (embedder.query_prefix, embedder.document_prefix)
@@ -203,9 +203,9 @@ def _require_sane(recipe: Recipe, path: str) -> None:
 
 
 def compare_recipes(before: Recipe, after: Recipe) -> list[RecipeChange]:
-    """Name every part in which two recipes differ.
+    """Return every part in which two recipes differ.
 
-    Of another embedder its name and dimension are said; of the same one each field that differs.
+    For different embedders these are name and dimension, for the same one each field that differs.
     """
     fields_before, fields_after = _flatten(before), _flatten(after)
     differing = [part for part in fields_before if fields_before[part] != fields_after[part]]
@@ -223,12 +223,12 @@ def compare_recipes(before: Recipe, after: Recipe) -> list[RecipeChange]:
 
 
 def weights(digest: str) -> str:
-    """Return the digest of the weights alone, without the mark of a server that computes apart."""
+    """Return the digest of the weights, without the mark of a server that computes others."""
     return digest.split("+", 1)[0]
 
 
 def name_changes(changes: Iterable[RecipeChange]) -> str:
-    """Return the changes as a part of a sentence."""
+    """Return the changes as a phrase, separated by semicolons."""
     return "; ".join(map(str, changes))
 
 
@@ -237,7 +237,7 @@ _LONGEST = 24
 
 
 def _in_words(part: str, before: object, after: object) -> tuple[str, str]:
-    """Return two values for readers: prefixes with their spaces, of digests the beginning."""
+    """Return two values as text for people: quoted if spaces would be lost, digests shortened."""
     if not isinstance(before, str) or not isinstance(after, str):
         return str(before), str(after)
     if part == "embedder digest":

@@ -1,1 +1,1 @@
-"""What passes between modules, what a user can be told, and what is safe to print or to name."""
+"""Types that modules exchange, errors for users, names and texts that are safe to use."""

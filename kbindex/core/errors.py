@@ -1,4 +1,4 @@
-"""Everything a user can be told to mend, each with its exit code and remedy.
+"""Errors that a user can mend, each with its exit code and remedy.
 
 Bugs are not here: they stay ordinary exceptions, and the command line turns them into exit 70.
 """
@@ -65,7 +65,7 @@ LINK = "a symbolic link"
 
 
 class UnsafePlaceError(UsageError):
-    """Something else stands in the work tree where a file or folder of ours belongs."""
+    """A link, file or folder in the work tree blocks the path of one of our files."""
 
     def __init__(self, path: str, found: str, needed: str) -> None:
         self.found = found
@@ -89,7 +89,7 @@ class NoIndexError(KbindexError):
 
 
 def restore_from_head(path: str) -> str:
-    """Return the command that makes a staged file or folder, and the work tree's, HEAD's."""
+    """Return the shell command that restores a file or folder from HEAD, staged and on disk."""
     return f"git restore --source=HEAD --staged --worktree -- {shell_word(path)}"
 
 
@@ -105,7 +105,7 @@ class DamagedIndexError(KbindexError):
 
 
 class RecipeError(KbindexError):
-    """The index was made by another embedder, chunker or format than the one at hand."""
+    """The index was made by another embedder, chunker or format than the configured one."""
 
     exit_code = ExitCode.UNREADABLE_INDEX
 
@@ -120,13 +120,13 @@ class OlderFormatError(RecipeError):
 
 
 class RefusedError(KbindexError):
-    """A hook or update that does not go on; nothing was changed."""
+    """A hook or update that stopped before it changed anything."""
 
     exit_code = ExitCode.NEGATIVE
 
 
 class TooMuchToEmbedError(RefusedError):
-    """More than a commit waits for: an update embeds it beforehand."""
+    """More chunks than a commit may embed (``hook_max_chunks``); an update embeds them first."""
 
     def __init__(self, n_chunks: int, limit: int) -> None:
         super().__init__(

@@ -22,7 +22,7 @@ _TABLE_FILE = re.compile(
 _FILE_MODES = ("100644", "100755")
 _WAL_FILE = re.compile(r"[0-9a-f]{32}\.arrow")
 _MOST_NAMED = 20
-"""Refused entries that are named; a tree may hold millions."""
+"""Most refused entries that are reported; a tree may hold millions."""
 _IGNORED_BY_HFS = dict.fromkeys(
     [*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF]
 )
@@ -30,12 +30,12 @@ _IGNORED_BY_HFS = dict.fromkeys(
 
 @dataclass
 class Admitted:
-    """The index files of a tree by their name below the index folder, and what is none."""
+    """The entries of a tree below the index folder, sorted into index files and others."""
 
     files: dict[str, str] = field(default_factory=dict)
     """Name to blob id."""
     refused: list[Problem] = field(default_factory=list)
-    """What can harm, or stands where a file of ours belongs: the index is not read."""
+    """Entries that could do harm or block one of our files; with any, the index is not read."""
     strays: list[Problem] = field(default_factory=list)
     """Files that nothing reads."""
 
@@ -65,12 +65,12 @@ def is_regular(mode: str) -> bool:
 
 
 def is_plain_path(path: str) -> bool:
-    """Whether every system reads ``path`` as folders and a file below where it is joined to."""
+    """Whether ``path`` names a file below the folder that it is joined to, on every system."""
     return all(map(_is_plain, path.split("/")))
 
 
 def as_loosest_read(component: str) -> str:
-    """Return the one form of all names that some file system takes for the same as this one.
+    """Return the normal form of a name: names that any file system could confuse share it.
 
     Case, HFS+'s ignored characters, NTFS's endings and streams (git's own verify_path, path.c).
     """
@@ -79,7 +79,7 @@ def as_loosest_read(component: str) -> str:
 
 
 def _refusal(mode: str, name: str, is_folder: bool) -> str | None:
-    """Return why an entry is not admitted, ``None`` where it is harmless."""
+    """Return why an entry is refused, ``None`` for a harmless one."""
     if not is_regular(mode):
         return f"is a {'submodule' if mode == '160000' else 'symbolic link'}, not a file"
     if is_folder:

@@ -1,4 +1,4 @@
-"""Where everything stands below the index folder, and the files in it that never change."""
+"""Paths below the index folder, and the contents of its constant files."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ POINTER_REASON = "is a Git LFS pointer, not the file (git lfs pull, or untrack i
 
 OUTLINE_SUFFIX = ".tsv"
 _LONGEST_NAME = 255
-"""Bytes; what Linux and macOS file systems allow for one name."""
+"""Most bytes of a file name on Linux and macOS."""
 
 
 def outline_path(index_dir: str, document_path: str) -> str:
-    """Return where the outline of a document stands; ``document_path`` is below the bundle."""
+    """Return the outline's path from the root; ``document_path`` is relative to the bundle."""
     return f"{index_dir}/{OUTLINES}/{document_path}{OUTLINE_SUFFIX}"
 
 
 def document_of_outline(index_dir: str, path: str) -> str:
-    """Return the document, below the bundle, that an outline's path stands for."""
+    """Return the path of an outline's document, relative to the bundle."""
     return path.removeprefix(f"{index_dir}/{OUTLINES}/").removesuffix(OUTLINE_SUFFIX)
 
 
 def has_outline_path(document_path: str) -> bool:
-    """Whether a file system can hold the outline's name."""
+    """Whether the outline's file name is short enough for a file system."""
     name = document_path.rsplit("/", 1)[-1]
     return len(name.encode("utf-8", "surrogateescape")) + len(OUTLINE_SUFFIX) <= _LONGEST_NAME

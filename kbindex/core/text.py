@@ -1,4 +1,4 @@
-"""What may reach a terminal, and what is one word of a shell. Pure.
+"""Safe text: for terminals, for JSON, as one word of a shell. Pure.
 
 Paths, headings and settings come from repositories. Where lines of text are made of them, they
 become text by ``as_text``; ``console`` sees to the rest.
@@ -21,22 +21,22 @@ _NEEDS_NO_QUOTES = re.compile(r"[A-Za-z0-9_./+][A-Za-z0-9_./+-]*")
 
 
 def printable(line: str) -> str:
-    """Return one line without anything that could steer a terminal or begin another line."""
+    """Return one line with control characters and line breaks replaced."""
     return _CONTROL.sub("\ufffd", line)
 
 
 def as_text(lines: Iterable[str]) -> str:
-    """Return lines as they are printed: none steers a terminal, and none becomes two."""
+    """Return the lines joined, each made ``printable``."""
     return "\n".join(map(printable, lines))
 
 
 def escape_hidden(json: str) -> str:
-    """Return JSON in which what a terminal could act upon, and half a character, is an escape."""
+    """Return JSON with control characters and lone surrogates as escapes."""
     return _HIDDEN.sub(lambda match: f"\\u{ord(match.group()):04x}", json)
 
 
 def shell_word(path: str, *, bare: bool = False) -> str:
-    """Return a path as one word of a shell command that is printed; a ``bare`` one if it can be.
+    """Return a path quoted as one word of a shell command; unquoted if ``bare`` and harmless.
 
     Bytes that can't be printed are escaped as bash, zsh and POSIX 2024 read them: ``$'…'``.
     """

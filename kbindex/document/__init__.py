@@ -1,1 +1,1 @@
-"""A document → its chunks, and for each what exactly the embedder is shown."""
+"""Documents: parsing, chunk boundaries, the text that is embedded for each chunk, anchors."""

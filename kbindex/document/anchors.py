@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _DROPPED_ASCII = re.compile(r"[^A-Za-z0-9_\- ]")
 _KEPT_CATEGORIES = frozenset({"Nd", "Nl", "Pc"})
-"""Besides letters (L) and marks (M)."""
+"""Unicode categories that an anchor keeps, besides letters (L) and marks (M)."""
 
 
 class Anchors:

@@ -1,6 +1,6 @@
-"""The places where a text can be cut, by kind, and which of them is best.
+"""Cut points: the positions where a text can be cut, by kind, and the best of them in a range.
 
-"Best" is the least hash of the text after a place, so that it depends on nothing far away.
+The best cut point has the least hash of the text after it, so that it depends on nothing far away.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WORD_START = re.compile(r"(?<=\s)(?=\S)|(?<=[\u3040-\u30ff\u3400-\u9fff\uff66-\
 
 
 class Places:
-    """The places of each kind inside one span, with a hash of the text around each."""
+    """The cut points of each kind inside one span, each with a hash of the text after it."""
 
     def __init__(
         self,
@@ -48,7 +48,10 @@ class Places:
         self._positions[kind] = np.fromiter(positions, dtype=np.int64)
 
     def best(self, kind: int, low: int, high: int) -> int | None:
-        """Return the place of least hash in ``[low, high]``; of equal ones the most central."""
+        """Return the cut point of least hash in ``[low, high]``, ``None`` without one.
+
+        Of several with equal hashes it is the most central.
+        """
         positions, first, last = self._range(kind, low, high)
         if first >= last:
             return None
@@ -59,7 +62,7 @@ class Places:
         return _most_central(positions[equal], low, high)
 
     def middle(self, kind: int, low: int, high: int) -> int | None:
-        """Return the most central place in ``[low, high]``."""
+        """Return the most central cut point in ``[low, high]``, ``None`` without one."""
         positions, first, last = self._range(kind, low, high)
         return _most_central(positions[first:last], low, high) if first < last else None
 
@@ -121,7 +124,8 @@ def _most_central(positions: NDArray[np.int64], low: int, high: int) -> int:
 
 
 _SEEN = 24
-"""Code points; fewer tie repeated beginnings, more are touched by more edits."""
+"""Code points that a hash covers. With fewer, repeated beginnings tie; with more, more edits
+change the hash."""
 
 
 def hash_places(
@@ -129,7 +133,7 @@ def hash_places(
 ) -> NDArray[np.uint64]:
     """Hash the code points after each position: ``(n_positions,)``.
 
-    Only the 24 that follow count, so that an edit elsewhere leaves the hash alone.
+    Only the next 24 count, so that an edit elsewhere leaves the hash as it is.
     """
     mixed = np.zeros(len(positions), dtype=np.uint64)
     if len(positions) == 0:

@@ -44,7 +44,7 @@ CountTokens = Callable[[str], int]
 TokenStarts = Callable[[str], NDArray[np.int64]]
 
 _SLACK = 4
-"""Tokens that a piece counted alone may have more than counted as a part of its document."""
+"""Tokens by which a piece counted alone may exceed its count as a part of the document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,11 @@ class Limits:
 
     maximum: int
     target: int = 0
-    """The size aimed at; 0 is two thirds of the maximum."""
+    """The desired size; 0 means two thirds of the maximum."""
 
     @property
     def clearance(self) -> int:
-        """How far a cut stays from both ends, so that no scrap is left over."""
+        """The least tokens between a cut and either end, so that no tiny piece remains."""
         third = self.maximum // 3
         return min(self.target // 2, third) if self.target else third
 
@@ -87,7 +87,7 @@ def chunk(
 def refine(
     document: Document, region: Region, maximum: int, count: CountTokens, starts: TokenStarts
 ) -> list[Region]:
-    """Cut ``region`` further, to at most ``maximum`` tokens a piece; it may stay as it is."""
+    """Return ``region`` in pieces of at most ``maximum`` tokens, or unchanged if it fits."""
     begin, end, limits = region.char_start, region.char_end, Limits(maximum)
     if begin == end:
         return [region]
@@ -135,7 +135,7 @@ def _sections(document: Document, openings: Sequence[Heading]) -> Iterator[tuple
 
 
 class _Cutter:
-    """Cuts spans of one document; computes the places of a kind only when they are needed."""
+    """Cuts spans of one document; computes the cut points of a kind when first needed."""
 
     def __init__(self, document: Document, starts: TokenStarts) -> None:
         self._text = document.text
@@ -272,7 +272,7 @@ class _Cutter:
         return int(last - first)
 
     def _position(self, at: int, n_tokens: int) -> int:
-        """Return the code point that stands ``n_tokens`` after (or before) ``at``."""
+        """Return the offset ``n_tokens`` after ``at``, or before it if negative (code points)."""
         index = int(np.searchsorted(self._tokens, at)) + n_tokens
         if index >= len(self._tokens):
             return len(self._text)

@@ -1,6 +1,6 @@
-"""Regions → Chunks: the exact text that the embedder is shown for each region.
+"""Regions → Chunks: the exact text that is embedded for each region.
 
-The one place that says so: building derives keys from it, and ``check`` derives them again from
+It is decided here alone: building derives keys from it, and ``check`` derives them again from
 an outline, without a parser and without a model. That is why the context's cap counts cl100k
 tokens rather than the embedder's own.
 """

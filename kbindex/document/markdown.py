@@ -1,8 +1,8 @@
-"""Markdown with YAML frontmatter → Document: where its blocks and headings stand.
+"""The Markdown parser: text with YAML frontmatter → Document with its blocks and headings.
 
-Structure comes from a CommonMark parser with source positions, and nothing here raises on
-content: what is odd about a document is a problem in its frontmatter, with a line. Not here:
-where chunks begin (``chunk``) and what the embedder is shown (``compose``).
+Structure comes from a CommonMark parser with source positions. No content raises: a malformed
+frontmatter yields ``Frontmatter.problems``, each with its line. Not here: where chunks begin
+(``chunk``) and the embedded text (``compose``).
 
 Open Knowledge Format v0.1 and v0.2: ``type`` is required there and optional here; unknown keys
 are ignored; ``index.md`` and ``log.md`` are reserved names.
@@ -33,7 +33,7 @@ _EOL = r"(?:\r\n?|\n)"
 _OPENING = re.compile(rf"{_BOM}?---[ \t]*{_EOL}")
 _CLOSING = re.compile(rf"(?<=[\r\n])(?:---|\.\.\.)[ \t]*(?:{_EOL}|\Z)")
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What YAML forbids, and a document may hold all the same."""
+"""Characters that YAML forbids and a document may contain."""
 
 _BLANK_LINES = re.compile(rf"(?:[ \t]*{_EOL})*")
 # Splits lines as CommonMark does: not at form feeds, U+2028 and the like, as str.splitlines would.
@@ -54,7 +54,7 @@ _KINDS = {
 
 
 class UnreadableDocument(Exception):
-    """A blob that is no Markdown text; ``line`` is where that shows."""
+    """A blob that is no Markdown text; ``line`` (1-based) names the first evidence."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(reason)
@@ -193,11 +193,12 @@ def _without_closing(content: str) -> str:
 
 _SETEXT_UNDERLINE = {1: re.compile(r" {0,3}=+[ \t]*$"), 2: re.compile(r" {0,3}-+[ \t]*$")}
 METADATA_PIECE = 480
-"""UTF-8 bytes of metadata embedded at once; a token is a byte at least, in any tokenizer."""
+"""Most UTF-8 bytes of metadata in one embedded text. A token has at least one byte in any
+tokenizer, so that a piece fits every embedder."""
 
 
 def metadata_pieces(frontmatter: Frontmatter) -> list[str]:
-    """Return title, description and tags as texts to embed; usually one, never a cut word."""
+    """Return title, description and tags as texts to embed: usually one; words stay whole."""
     values = (frontmatter.title, frontmatter.description, ", ".join(frontmatter.tags))
     rest = "\n".join(value for value in values if value)
     pieces = []
@@ -211,7 +212,7 @@ def metadata_pieces(frontmatter: Frontmatter) -> list[str]:
 
 
 def _last_boundary(text: str, at: int) -> int:
-    """Return the last place up to ``at`` between two grapheme clusters; ``at`` if there is none."""
+    """Return the last offset ≤ ``at`` between two grapheme clusters, ``at`` without one."""
     import regex  # slow to import and hardly ever needed
 
     starts = [match.start() for match in regex.finditer(r"\X", text[: at + 1])]

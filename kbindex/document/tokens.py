@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 _LONGEST_RUN = 999_990
-"""White space at a stretch; tiktoken 0.14 panics from 999,999 characters on."""
+"""Most white space in one part; tiktoken 0.14 panics from 999,999 characters on."""
 
 
 @cache

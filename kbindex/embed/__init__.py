@@ -18,27 +18,27 @@ OLLAMA = "ollama"
 
 
 class Embedder(Protocol):
-    """Turns texts into unit vectors. Implementations never truncate: they raise EmbeddingError."""
+    """Turns texts into unit vectors. None truncates a text: it raises EmbeddingError instead."""
 
     @property
     def identity(self) -> EmbedderIdentity: ...
 
     @property
     def origin(self) -> Origin:
-        """The server that it is, empty for an embedder in this process."""
+        """The server that computes the vectors; empty for an embedder in this process."""
 
     @property
     def max_tokens(self) -> int:
-        """The longest document text it accepts, counted by ``count_tokens``."""
+        """Most tokens of a document text, as ``count_tokens`` counts them."""
 
     @property
     def dense_weight(self) -> float:
-        """The weight of its similarities beside BM25 (bundle/concepts/hybrid-search.md)."""
+        """The weight of its cosines beside BM25, 0–1 (bundle/concepts/hybrid-search.md)."""
 
     def count_tokens(self, text: str) -> int:
-        """Return its own tokens of a document text, prefix and special tokens included.
+        """Return the tokens of a document text, prefix and special tokens included.
 
-        Where only a server can count them, the least there can be: the rest is TooLongError.
+        Where only a server can count them, it is a lower bound; the server raises TooLongError.
         """
 
     def embed_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -51,8 +51,8 @@ class Embedder(Protocol):
 def load_embedder(name: str) -> Embedder:
     """Return the embedder of that name which runs in this process.
 
-    Raises UsageError for an unknown name. What can't be loaded here raises NoEmbedderError when
-    it is first asked for a vector.
+    Raises UsageError for an unknown name. An embedder that can't be loaded raises
+    NoEmbedderError at its first vector.
     """
     if name == BUILTIN:
         from kbindex.embed.builtin import BuiltinEmbedder

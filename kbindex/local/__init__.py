@@ -1,1 +1,1 @@
-"""The local state of a clone, never committed: small files, databases, locks, the cache."""
+"""Local state of a clone, never committed: small files, SQLite files, locks, the cache."""

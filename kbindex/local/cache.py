@@ -1,4 +1,4 @@
-"""The local embedding cache: what this clone has computed or seen. Never committed.
+"""The embedding cache: vectors and proofs that this clone has computed or read. Never committed.
 
 One SQLite file under git's common folder, shared by all work trees; safe to delete at any time.
 Everything in it is named by content, so that nothing can go stale: vectors by key, the keys of
@@ -45,16 +45,16 @@ _KEPT = {"fresh": 256, "source": 256, "pair": 200_000}
 
 
 class Cache:
-    """An open cache. Raises nothing of its own: what can't be kept or believed is not there."""
+    """An open cache. It raises nothing of its own: a damaged or unwritable entry is a miss."""
 
     def __init__(self, folder: Path, say: Say = lambda _message: None) -> None:
         """Open the cache in ``folder``, making it; in memory where the folder can't be written.
 
-        ``say`` is told in a sentence what was damaged or can't be kept.
+        ``say`` gets a sentence for whatever was damaged or can't be stored.
         """
         prepare = partial(_prepare, folder=folder)
         self._sources: dict[str, bytes] = {}
-        """What was read or added: a run must not see less of it later than at first."""
+        """Sources read or added by this run, which must not see fewer of them later."""
         self._db = LocalDatabase(folder / _FILE, "the local cache", prepare, say)
 
     def __enter__(self) -> Cache:
@@ -102,7 +102,7 @@ class Cache:
         return self._sources.get(name)
 
     def forget_sources(self) -> None:
-        """Let every committed source be read again: vectors of some were lost."""
+        """Forget all committed sources, so that they are read again: some vectors were lost."""
         self._sources.clear()
         self._db.write(("DELETE FROM source", [()]))
 
@@ -125,12 +125,12 @@ class Cache:
         return {key.hex(): np.frombuffer(vector, dtype="<f2") for key, vector in sound}
 
     def add_vectors(self, vectors: Mapping[str, NDArray[np.float16]]) -> None:
-        """Keep vectors that were read, unless a sound one of their key is known."""
+        """Store vectors that were read from a commit, except for keys with a sound vector."""
         known = self.vectors(vectors)
         self.replace_vectors({k: vector for k, vector in vectors.items() if k not in known})
 
     def replace_vectors(self, vectors: Mapping[str, NDArray[np.float16]]) -> None:
-        """Keep vectors that were computed just now, at once: interrupted work is not done again."""
+        """Store vectors that were just computed, at once, replacing those of equal keys."""
         rows = [_with_sum(bytes.fromhex(k), v.astype("<f2").tobytes()) for k, v in vectors.items()]
         if rows:
             self._db.write(("INSERT OR REPLACE INTO vector VALUES (?, ?, ?)", rows))

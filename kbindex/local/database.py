@@ -1,8 +1,7 @@
-"""A SQLite file that may be lost at any time: the work goes on, whatever SQLite says of it.
+"""A SQLite file that may be lost at any time: no error of SQLite stops the work.
 
-Damaged, it is replaced by an empty one; where it can't be written any more, a copy in memory takes
-its place for the rest of the run. What stands in the rows, and whether it is believed, is not
-known here.
+A damaged file is replaced by an empty one. One that can't be written any more is replaced by a copy
+in memory for the rest of the run. The meaning and the proof of rows are the caller's.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ Say = Callable[[str], None]
 
 
 class LocalDatabase:
-    """An open database. ``name`` is what it is called in the sentences that ``say`` is told."""
+    """An open database. ``name`` names it in the sentences that ``say`` gets."""
 
     def __init__(self, file: Path, name: str, prepare: Prepare, say: Say) -> None:
-        """Open ``file``, making it; in memory, without a word, where it may not be written.
+        """Open or make ``file``; silently in memory where it may not be written.
 
         ``prepare`` makes the tables where there are none.
         """
@@ -77,7 +76,7 @@ class LocalDatabase:
         self._do(write)
 
     def say_damaged(self) -> None:
-        """Say that something in the database can't be what was written."""
+        """Report that the content of the database is damaged."""
         self._say(f"{self._name} was damaged; what is lost is read or computed again")
 
     def _do(self, action: Callable[[sqlite3.Connection], T]) -> T:
@@ -112,7 +111,7 @@ class LocalDatabase:
         self._db = _connected(str(self._file))
 
     def _go_to_memory(self, error: SqliteError | OSError | None) -> None:
-        """Take along what can still be read."""
+        """Go on with a copy in memory, of whatever can still be read."""
         if error is not None and lacks_room(error):
             self._say(
                 f"{self._name} can't be written ({describe(error)}); this run goes on in memory"

@@ -1,6 +1,6 @@
-"""Small files of the local state: what is garbage reads as if it were absent.
+"""Small files of the local state; a garbled one reads like a missing one.
 
-Vectors and views have formats and proofs of their own; ``scratch`` has what writes a file whole.
+Vectors and views have formats and proofs of their own. ``scratch`` writes files atomically.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _MOST_BYTES = 1 << 20
 
 
 def read_text(file: Path, most_bytes: int = _MOST_BYTES) -> str | None:
-    """Return the text of a small file, ``None`` where there is none or it can't be one of ours."""
+    """Return the text of a small file, ``None`` if it is missing, too large or not text."""
     try:
         with file.open("rb") as stream:
             content = stream.read(most_bytes + 1)
@@ -24,7 +24,7 @@ def read_text(file: Path, most_bytes: int = _MOST_BYTES) -> str | None:
 
 
 def read_strings(file: Path, most_bytes: int = _MOST_BYTES) -> dict[str, str]:
-    """Return the strings by name that a JSON file holds; whatever else is in it is left out."""
+    """Return the string values of a JSON object in a file, by name; other values are left out."""
     found = parse_json(read_text(file, most_bytes) or "")
     if not isinstance(found, dict):
         return {}
@@ -32,7 +32,7 @@ def read_strings(file: Path, most_bytes: int = _MOST_BYTES) -> dict[str, str]:
 
 
 def parse_json(text: str) -> Any:
-    """Return what JSON says, ``None`` for what is none."""
+    """Return the value of a JSON text, ``None`` for invalid JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):  # the latter where brackets are nested thousands deep
@@ -40,7 +40,7 @@ def parse_json(text: str) -> Any:
 
 
 def remove(place: Path) -> None:
-    """Remove a file of ours, or the folder that stands in its place. Raises OSError."""
+    """Remove one of our files, or a folder of its name. Raises OSError."""
     if place.is_dir() and not place.is_symlink():
         shutil.rmtree(place)
     else:

@@ -1,4 +1,4 @@
-"""The lock of whoever writes into a folder of ours; a dead process holds none."""
+"""The lock of writers to a folder of local state; the system releases it with the process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def hold_lock(folder: Path) -> Iterator[None]:
 
 
 def is_held(folder: Path) -> bool:
-    """Whether a living process holds the lock of ``folder``, or that can't be told."""
+    """Whether a living process holds the lock of ``folder``; true if that can't be told."""
     from filelock import FileLock, Timeout
 
     lock = FileLock(folder / LOCK)
@@ -52,6 +52,6 @@ def is_held(folder: Path) -> bool:
 
 
 def _remove_impostor(file: Path) -> None:
-    """Make way where a folder or a link stands in the lock's place: neither can be locked."""
+    """Remove a folder or link of the lock file's name: neither can be locked."""
     if file.is_symlink() or file.is_dir():
         remove(file)

@@ -1,6 +1,6 @@
-"""The checksum of a row of local state: cache and view keep one beside what they believe. Pure.
+"""The checksum of a row in cache or view. Pure.
 
-Not for what is committed: rows of table and WAL have a checksum of their own format.
+Committed rows, those of table and WAL, have another checksum (``storage/columns``).
 """
 
 from __future__ import annotations

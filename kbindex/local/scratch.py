@@ -1,8 +1,7 @@
-"""Scratch folders and files, in one place, so that those of killed processes don't pile up.
+"""Scratch folders and files, all in one folder, so that those of killed processes don't pile up.
 
-They stand in ``tmp`` of the local state, or in the system's folder where that can't be written.
-Whoever needs some removes what dead processes have left in ours; the system's folder is left
-to the system.
+That folder is ``tmp`` of the local state, or the system's where it can't be written. Each use
+first removes leftovers of dead processes from ours; the system cleans its own.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from kbindex.local.lock import hold_lock, is_held
 
 _FOLDER = "tmp"
 _GRACE_SECONDS = 60
-"""So long a folder may be without the lock of the process that is making it."""
+"""Seconds that a folder may exist before the process that makes it has locked it."""
 _FILE_SECONDS = 3600
-"""A scratch file has no lock; it is written and renamed within moments."""
+"""Age in seconds after which a scratch file is a leftover; it is normally renamed at once."""
 
 
 @contextmanager
 def scratch_folder(local: Path | None) -> Iterator[Path]:
-    """Yield a folder that is empty but for a lock, and removed in the end, killed or not.
+    """Yield a folder that is empty but for a lock; it is removed afterwards, also if we are killed.
 
     ``local`` is a folder of the local state. Raises OSError where nothing can be written at all.
     """
@@ -45,7 +44,7 @@ def scratch_folder(local: Path | None) -> Iterator[Path]:
 
 
 def write_whole(file: Path, content: str) -> None:
-    """Replace a small file of the local state, or leave it as it was. Raises OSError."""
+    """Replace a small file of the local state atomically. Raises OSError."""
     place = _place(file.parent) or file.parent
     scratch = place / f"{file.name}.{os.getpid()}-{os.urandom(4).hex()}"
     try:

@@ -1,6 +1,6 @@
-"""What does an error of SQLite mean: is the file damaged, or is there no room or leave to work?
+"""Sorts SQLite's errors: damage of the file, a full disk, a missing permission, another process.
 
-Named by SQLite's primary result codes, https://sqlite.org/rescode.html.
+By SQLite's primary result codes, https://sqlite.org/rescode.html.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sqlite3
 
 SqliteError = sqlite3.Error | UnicodeDecodeError
 SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
-"""What a statement raises: also Python itself, for a message that quotes a damaged schema."""
+"""Exceptions of a statement; Python raises the second for a message that quotes damaged text."""
 
 _PRIMARY = 0xFF
 _NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR})
@@ -20,7 +20,7 @@ _NO_ROOM_SAYS_THE_SYSTEM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, e
 
 
 def is_damage(error: Exception) -> bool:
-    """Whether SQLite says that the file can't be what was written, rather than out of reach."""
+    """Whether the file's content is damaged, as opposed to out of reach."""
     if isinstance(error, (sqlite3.ProgrammingError, sqlite3.InterfaceError)):
         return False  # a bug of ours
     is_ours = isinstance(error, SQLITE_ERRORS)
@@ -33,14 +33,14 @@ def is_busy(error: Exception) -> bool:
 
 
 def lacks_room(error: Exception) -> bool:
-    """Whether the disk is full or fails, which is worth a sentence; no leave is a choice."""
+    """Whether the disk is full or fails; a missing permission doesn't count, it is intended."""
     if isinstance(error, OSError):
         return error.errno in _NO_ROOM_SAYS_THE_SYSTEM
     return isinstance(error, sqlite3.Error) and _code(error) in _NO_ROOM
 
 
 def describe(error: Exception) -> str:
-    """Return what an error says, in one line, without the content that Python quotes."""
+    """Return the message of an error as one line, without content that Python quotes."""
     if isinstance(error, SQLITE_ERRORS) and not hasattr(error, "sqlite_errorcode"):
         return "a text is not UTF-8"
     return " ".join(str(error).split())[:100]

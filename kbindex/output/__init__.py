@@ -1,1 +1,1 @@
-"""What is printed: on a terminal, as JSON, GitHub annotations or SARIF."""
+"""Output for terminals and programs: text, JSON, GitHub annotations, SARIF."""

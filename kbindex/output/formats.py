@@ -1,4 +1,4 @@
-"""The output formats: apart from ``render`` to be cheap."""
+"""The output formats, apart from ``render`` so that the command line starts without it."""
 
 from __future__ import annotations
 

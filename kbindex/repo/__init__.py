@@ -1,1 +1,1 @@
-"""The repository at hand: its configuration, its folders, and which files a tree of it holds."""
+"""A repository with its configuration and local folders, and the listing of one tree."""

@@ -1,6 +1,6 @@
-"""Which configuration stands in a tree of git, or in the work tree? Files alone are read.
+"""Reads the configuration of a git tree or of the work tree, from regular files only.
 
-What ``kbindex.toml`` says counts, and only where there is none ``pyproject.toml`` is looked at.
+``pyproject.toml`` is read only where there is no ``kbindex.toml``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kbindex.git.worktree import read_file
 
 
 def read_config(git: Git, tree: str | None) -> Config:
-    """Return the configuration that stands in ``tree``, or in none, under our environment."""
+    """Return the configuration in ``tree`` (defaults for ``None``), with ``KBINDEX_*`` applied."""
     found = git.files_at(tree, FILE_NAME, PYPROJECT) if tree else {}
 
     def read(name: str) -> str | None:
@@ -34,7 +34,7 @@ def read_config(git: Git, tree: str | None) -> Config:
 
 
 def read_worktree_config(root: Path) -> Config:
-    """Return the configuration that stands in a folder, under our environment."""
+    """Return the configuration in the folder ``root``, with ``KBINDEX_*`` applied."""
     return _load(lambda name: read_text(root, name))
 
 

@@ -1,7 +1,7 @@
-"""Which files of a bundle look like documents and are none? Pure.
+"""Finds files of a bundle that look like documents and are left out of the index. Pure.
 
-A link, a submodule and a file with another ending are left out of the index on purpose; what may
-surprise is said, unless ``exclude`` says that it is meant. Not here: documents that can't be read.
+Links, submodules and files with another ending are left out on purpose. They are reported unless
+``exclude`` names them. Not here: documents that can't be read.
 """
 
 from __future__ import annotations

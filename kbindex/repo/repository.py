@@ -43,7 +43,10 @@ class Repository:
         return Cache(self.cache_dir, note_once)
 
     def state_id(self, tree: str) -> str:
-        """Name all that decides whether the index in ``tree`` is up to date, reading none of it."""
+        """Return a hash of everything that decides whether the index in ``tree`` is fresh.
+
+        Only object ids are read.
+        """
         git, config = self.git, self.config
         ids = git.object_ids(tree, config.bundle, config.index_dir)
         content = repr((__version__, versions(), config, ids))

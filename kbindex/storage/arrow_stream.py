@@ -1,4 +1,4 @@
-"""A WAL file, an Arrow IPC stream → its columns. Pure.
+"""The reader of WAL files: Arrow IPC stream → columns. Pure.
 
 Only what our own writer makes is read: its schema to the letter, record batches without
 dictionaries and compression, and no more rows than there are bytes for (Arrow's Schema.fbs and
@@ -21,7 +21,7 @@ from kbindex.storage.flatbuffers import Table
 
 _CONTINUES = 0xFFFFFFFF
 _VERSION = 4
-"""Of the messages' metadata: V5 counts from 0."""
+"""The metadata version of messages: V5, as the format counts from 0."""
 _SCHEMA, _RECORD_BATCH = 1, 3
 _INT, _FLOAT, _UTF8, _LIST, _FIXED_LIST = 2, 3, 5, 12, 16
 

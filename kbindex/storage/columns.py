@@ -1,4 +1,4 @@
-"""The columns that table and WAL have in common, and the rows in them, each proven. Pure.
+"""The columns of table and WAL files, and the validated rows in them. Pure.
 
 A value that is not of the form that our own writer gives it is a ValueError: keys, checksums and
 blob ids are hexadecimal, numbers are not negative, paths and headings are of bounded length.

@@ -1,4 +1,4 @@
-"""A data file of the table → its columns, decoded within bounds that follow from its size. Pure.
+"""The reader of the table's data files: Lance 2.2 → columns, within bounds of the size. Pure.
 
 Lance's file format 2.2 (lance's protos/file2.proto): pages of columns, then what describes them,
 then a footer of 40 bytes. A column is read as the layouts that LanceDB chooses for our schema say;
@@ -45,14 +45,14 @@ _COLUMNS = (
     *("heading", "tokens", "vector", "sum"),
 )
 _NUMBERS = {"ordinal": 32, "char_start": 64, "char_end": 64, "tokens": 32}
-"""Columns of numbers and their bits."""
+"""Integer columns and their width in bits."""
 _LAYOUT_URL = b"/lance.encodings21.PageLayout"
 _COLUMN_URL = b"/lance.encodings.ColumnEncoding"
 _MINI_BLOCK, _CONSTANT, _FULL_ZIP = 1, 2, 3
 _ALL_VALID, _ALL_VALID_LIST, _EMPTYABLE_LIST = 1, 2, 5
 _ALIGNMENT = 8
 _MOST_HEADINGS = 8
-"""Of a chunk on average; Markdown has six levels."""
+"""Most headings of a chunk on average; Markdown has six levels."""
 
 Values = Sequence[bytes] | Numbers
 
@@ -102,11 +102,11 @@ def read_data_file(content: bytes, n_rows: int, dimension: int) -> Columns:
     )
 
 
-# Where things stand
+# Pages and their descriptions
 
 
 def _descriptions(content: bytes, dimension: int) -> Iterator[bytes]:
-    """Yield what describes each column."""
+    """Yield the metadata message of each column."""
     if len(content) < _FOOTER.size:
         raise ValueError("it is cut off")
     footer = _FOOTER.unpack(content[-_FOOTER.size :])
@@ -155,7 +155,7 @@ def _pages(content: bytes, description: bytes) -> Iterator[_Page]:
 
 
 def _described(message: bytes, url: bytes) -> Fields:
-    """Return the fields of an encoding that stands in place, packed as Any."""
+    """Return the fields of an encoding that is stored inline, packed as Any."""
     direct = read_fields(bytes_of(read_fields(message), 2))
     packed = read_fields(bytes_of(direct, 1))
     require_known(packed, (1, 2), "an encoding")
@@ -164,11 +164,11 @@ def _described(message: bytes, url: bytes) -> Fields:
     return read_fields(bytes_of(packed, 2))
 
 
-# What stands there
+# Columns
 
 
 def _flat_items(page: _Page, bits: int) -> Values:
-    """Return the values of a column without lists: texts, or numbers of so many bits."""
+    """Return the values of a column without lists: texts, or numbers of ``bits`` bits."""
     layers = [_ALL_VALID]
     if page.layout == _MINI_BLOCK:
         items = _mini_blocks(page, layers, bits)
@@ -348,7 +348,7 @@ def _chunk(fields: Fields, block: bytes, n_values: int) -> _Chunk:
 
 
 def _constant(page: _Page, layers: list[int], bits: int) -> _Items:
-    """Decode a page whose values are all the same: the value stands in the layout or a buffer.
+    """Decode a page whose values are all equal; the layout or a buffer holds the value.
 
     A page of nothing but empty lists has levels and no value.
     """
@@ -390,7 +390,7 @@ def _constant_levels(page: _Page, buffers: Sequence[bytes], index: int) -> Numbe
 
 
 def _scalar(buffer: bytes) -> bytes:
-    """Return a text that stands as Arrow's buffers of an array of one."""
+    """Return the text of an Arrow array with one value, from its buffers."""
     if len(buffer) < 12:
         raise ValueError("a constant is cut off")
     n_buffers, n_offsets, n_bytes = struct.unpack_from("<III", buffer)

@@ -1,4 +1,4 @@
-"""Lance's compressive encodings, decoded: those that LanceDB chooses for our columns. Pure.
+"""Decoders of Lance's compressive encodings that LanceDB chooses for our columns. Pure.
 
 Described in lance's protos/encodings_v2_1.proto. Every decoder yields exactly as many values as it
 is asked for, and no more than a small multiple of the bytes it is given; anything else is a
@@ -22,7 +22,7 @@ Numbers = NDArray[np.unsignedinteger]
 _FLAT, _VARIABLE, _OUT_OF_LINE, _INLINE, _FSST, _RLE, _GENERAL = 1, 2, 4, 5, 6, 8, 10
 _LZ4 = 1
 _BLOCK = 1024
-"""Values that are bit-packed together."""
+"""Values in a bit-packed block."""
 _ORDER = np.array((0, 4, 2, 6, 1, 5, 3, 7))
 _ESCAPE = 255
 _FSST_HEADER = struct.Struct("<Q")
@@ -65,7 +65,7 @@ def decode_texts(encoding: bytes, buffers: Sequence[bytes], n_values: int) -> li
 
 
 def unpack_texts(encoding: bytes, texts: list[bytes]) -> list[bytes]:
-    """Return texts that were compressed one by one, or as they are where they weren't."""
+    """Return texts decompressed one by one, or unchanged if they weren't compressed."""
     kind, fields = _encoding(encoding)
     if kind != _FSST:
         _require_plain_texts(encoding)
@@ -102,7 +102,7 @@ def slice_texts(offsets: bytes, data: bytes, n_values: int) -> list[bytes]:
 
 
 def flat_bits(encoding: bytes) -> int:
-    """Return the bits of a value that is stored as it is. Raises ValueError if it isn't."""
+    """Return the width in bits of a flat encoding. Raises ValueError for another encoding."""
     kind, fields = _encoding(encoding)
     if kind != _FLAT:
         raise ValueError("a value is not stored as it is")
@@ -110,7 +110,7 @@ def flat_bits(encoding: bytes) -> int:
 
 
 def _decompressed(encoding: bytes, block: bytes) -> tuple[bytes, bytes]:
-    """Return a block as it was before it was compressed as a whole, and its encoding then."""
+    """Return a block with general compression removed, and the encoding of the result."""
     kind, fields = _encoding(encoding)
     if kind != _GENERAL:
         return encoding, block
@@ -157,7 +157,7 @@ def _flat(bits: int, buffer: bytes, n_values: int) -> Numbers:
 def _runs(
     fields: dict[int, list[int | bytes]], values: bytes, lengths: bytes, n_values: int
 ) -> Numbers:
-    """Decode runs: a value and how often it stands there, up to 255 times."""
+    """Decode runs: pairs of a value and its number of repetitions, up to 255."""
     require_known(fields, (1, 2), "an encoding")
     bits = flat_bits(bytes_of(fields, 1))
     if flat_bits(bytes_of(fields, 2)) != 8:
@@ -177,7 +177,7 @@ def _unpack_inline(bits: int, buffer: bytes, n_values: int) -> Numbers:
 def _unpack_blocks(
     bits: int, width: int, buffer: bytes, n_values: int, *, whole: bool = False
 ) -> Numbers:
-    """Decode blocks of 1,024 numbers of ``width`` bits; the last may stand there as it is."""
+    """Decode blocks of 1,024 numbers of ``width`` bits; the last may be unpacked."""
     if not 0 <= width <= bits:
         raise ValueError("numbers are packed to more bits than they have")
     words = np.frombuffer(buffer, f"<u{bits // 8}", len(buffer) // (bits // 8))
@@ -216,14 +216,14 @@ def _unpack(packed: Numbers, bits: int, width: int) -> Numbers:
 
 @cache
 def _places(bits: int) -> list[int]:
-    """Return where the first value of each row of packed words belongs."""
+    """Return the index of the first value in each row of packed words."""
     rows = np.arange(bits)
     places: list[int] = (_ORDER[rows // 8] * 16 + rows % 8 * 128).tolist()
     return places
 
 
 def _symbols(table: bytes) -> list[bytes] | None:
-    """Return what each code stands for, ``None`` where the texts were left as they are."""
+    """Return the symbol of each code, ``None`` where the texts are not compressed."""
     if len(table) != _FSST_TABLE:
         raise ValueError("a table of symbols is of another size")
     (header,) = _FSST_HEADER.unpack_from(table)
@@ -252,7 +252,7 @@ def _expand(text: bytes, symbols: list[bytes]) -> bytes:
 
 
 def _decompress_lz4(block: bytes) -> bytes:
-    """Return an LZ4 block that stands behind its length (lz4's doc/lz4_Block_format.md)."""
+    """Return the decompressed LZ4 block behind a length (lz4's doc/lz4_Block_format.md)."""
     if len(block) < 4:
         raise ValueError("a compressed block is cut off")
     (size,) = struct.unpack_from("<I", block)

@@ -1,6 +1,6 @@
-"""FlatBuffers as far as Arrow's messages need them: tables, their fields, vectors, strings. Pure.
+"""A reader of FlatBuffers for Arrow's messages: tables, fields, vectors, strings. Pure.
 
-Reading is bounded by the buffer: whatever points out of it is a ValueError
+An offset that points out of the buffer is a ValueError
 (https://flatbuffers.dev/internals).
 """
 
@@ -12,7 +12,7 @@ _DEPTH = 8
 
 
 class Table:
-    """A table in a buffer. Fields are numbered as the schema lists them; absent ones have none."""
+    """A table in a buffer. Fields are numbered in the schema's order."""
 
     def __init__(self, buffer: bytes, at: int, depth: int = 0) -> None:
         if depth > _DEPTH:
@@ -23,7 +23,7 @@ class Table:
 
     @classmethod
     def root(cls, buffer: bytes) -> Table:
-        """Return the table that a buffer begins with."""
+        """Return the root table of a buffer."""
         (at,) = struct.unpack_from("<I", buffer) if len(buffer) >= 4 else (len(buffer),)
         return cls(buffer, at)
 
@@ -32,7 +32,7 @@ class Table:
 
     @property
     def fields(self) -> set[int]:
-        """The numbers of the fields that are there."""
+        """The numbers of the present fields."""
         return {field for field in range((self._size - 4) // 2) if self.has(field)}
 
     def number(self, field: int, form: str, default: int = 0) -> int:

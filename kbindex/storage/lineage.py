@@ -1,4 +1,4 @@
-"""The mark of a table: a line outside of it that every change of the table rewrites.
+"""The table's mark: a file of one line beside the table that every change of it rewrites.
 
 Lance numbers its versions, so the files of two tables that grew apart merge without a conflict
 into one that names files which aren't there. With a mark each they conflict in it. An index

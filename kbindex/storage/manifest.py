@@ -38,7 +38,7 @@ _VECTOR_TYPE = re.compile(rb"fixed_size_list:halffloat:([1-9][0-9]{0,4})")
 _MOST_FRAGMENTS = 1 << 20
 _UUID = re.compile(rb"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _APPEND, _BEGIN = 100, 102
-"""Operations of a transaction: its fields."""
+"""Field numbers of a transaction's operations."""
 
 # name, logical type, kind of encoding in version 1 (which is written still)
 _PLAIN_COLUMNS = (
@@ -52,12 +52,12 @@ _PLAIN_COLUMNS = (
     (b"heading", b"list", 1),
 )
 _FIELD_IDS = [0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11]
-"""Of the fields that have a column of their own; 7 is the list around a heading's texts."""
+"""Ids of the fields with a column of their own; 7 is the list around a heading's texts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """A data file and how much of it there is."""
+    """A data file and its size in rows and bytes."""
 
     id: int
     file: str
@@ -68,7 +68,7 @@ class Fragment:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a version of the table consists of."""
+    """The content of one version of the table."""
 
     version: int
     dimension: int
@@ -76,11 +76,11 @@ class Manifest:
     fragments: tuple[Fragment, ...]
     timestamp: bytes
     writer: bytes
-    """The version of lance that wrote it; both as they stand in the file."""
+    """The version of lance that wrote it, as bytes of the file."""
 
 
 def read_manifest(content: bytes) -> Manifest:
-    """Read a manifest file. Raises ValueError for anything that our own writer does not write."""
+    """Parse a manifest file. Raises ValueError for anything that our writer never writes."""
     fields = read_fields(_message(content))
     require_known(fields, (1, 2, 3, 7, 11, 12, 13, 15, 21), "the manifest")
     dimension = read_schema(messages_of(fields, 1))
@@ -127,7 +127,7 @@ def inline_transaction(content: bytes) -> bytes | None:
 
 
 def write_manifest(manifest: Manifest) -> bytes:
-    """Return a manifest file that says the same and nothing more."""
+    """Return a manifest file with exactly these contents."""
     fields: list[tuple[int, Value]] = [(1, field) for field in _schema(manifest.dimension)]
     fields += [(2, _fragment(fragment)) for fragment in manifest.fragments]
     fields.append((3, manifest.version))

@@ -1,4 +1,4 @@
-"""Protocol buffers on the wire ↔ fields by number, as far as Lance's files need them. Pure.
+"""The wire format of protocol buffers ↔ fields by number, as far as Lance uses it. Pure.
 
 https://protobuf.dev/programming-guides/encoding: only varints and length-delimited fields are
 accepted, each number in its shortest form, so that what was read can be written again.

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class UnreadTableError(Exception):
-    """LanceDB wrote rows in an encoding that isn't read here, or other rows than it was given."""
+    """LanceDB wrote an encoding that our reader doesn't know, or other rows than it was given."""
 
 
 def append_rows(
@@ -82,7 +82,7 @@ def _prove(
     vectors: NDArray[np.float16],
     before: Manifest | None,
 ) -> None:
-    """Read back what was written, so that nothing is committed that no one can read."""
+    """Read the written files back. Raises UnreadTableError if our reader doesn't get the rows."""
     old = () if before is None else before.fragments
     try:
         _, after = latest_manifest(files, files.__getitem__)
@@ -109,7 +109,7 @@ def _connect(folder: Path) -> Any:
 
 @contextmanager
 def _silent_stderr() -> Iterator[None]:
-    """Keep the native code's own words about a panic from the user; the exception has them."""
+    """Silence native code on stderr; the exception repeats what it says of a panic."""
     sys.stderr.flush()
     kept = os.dup(2)
     try:
@@ -122,7 +122,7 @@ def _silent_stderr() -> Iterator[None]:
 
 
 def _guard(action: Callable[[], T]) -> T:
-    """Turn whatever the native code fails with, panics included, into one message."""
+    """Run ``action``. Raises KbindexError with one message for any failure, panics included."""
     try:
         with _silent_stderr():
             return action()

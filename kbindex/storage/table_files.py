@@ -19,7 +19,7 @@ from kbindex.storage.manifest import (
 )
 
 ReadFile = Callable[[str], bytes]
-"""Takes a name below the table's folder."""
+"""Returns the content of a file, by its name below the table's folder."""
 
 _MANIFEST = re.compile(r"_versions/([0-9]{20})\.manifest")
 _HINT = re.compile(rb'\{"version":[0-9]{1,20}\}')
@@ -44,7 +44,7 @@ def manifest_name(version: int) -> str:
 
 
 def prove_versions(names: Collection[str], read: ReadFile) -> None:
-    """Prove what only other readers of the table follow: older versions and transactions.
+    """Validate what other readers of the table follow and ours doesn't: old versions, transactions.
 
     Raises ValueError naming the file that our own writer does not write.
     """

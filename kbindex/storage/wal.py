@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 _PADDING = "padding"
 _SHARE = 2.3
-"""Times the bytes that may be alike that a file has at least: git's half, and a margin."""
+"""Least ratio of a file's bytes to those that another may share: git's 2, and a margin."""
 _OWN_OF_A_ROW = 48
-"""Key and checksum."""
+"""Bytes of a row that no other row has: key and checksum."""
 _LOST_OF_A_VECTOR = 200
 """Bytes of a vector that git does not find again beside other vectors; 300 on average.
 
@@ -88,7 +88,7 @@ def decode_wal(content: bytes) -> tuple[list[Row], NDArray[np.float16]]:
 
 
 def is_wal_name(name: str, content: bytes) -> bool:
-    """Whether a file's name is that of its content."""
+    """Whether a file's name is the hash of its content."""
     return name == _name(content)
 
 

@@ -1,4 +1,4 @@
-"""Texts whose vectors tell whether a server computes what it computed before, or cuts texts off.
+"""Canaries and probes: texts whose vectors tell whether a server changed, or truncates texts.
 
 The same weights have given other vectors in other releases, for upper case (ollama/ollama 13942)
 and accents (15609); and some releases cut long texts although told not to (14186, 14259).
@@ -21,9 +21,9 @@ TEXTS = (
 """Plain, upper case, accents, CJK."""
 
 _KEPT = 256
-"""Components that are kept: what computes otherwise changes all of them."""
+"""Components of a canary vector that are stored; another computation changes all of them."""
 _SAME = 0.999
-"""Cosine. Other processors give 0.99999 and more; another tokenisation less than 0.99."""
+"""Least cosine of equal canaries. Other processors give ≥ .99999, another tokenizer < .99."""
 _TAILS = (
     "At the very end it says that nine grey herons nested behind the northern boathouse in May.",
     "At the very end it says that the invoice for twelve barrels of tar was never paid by Jonas.",
@@ -40,7 +40,7 @@ def pack_vectors(vectors: NDArray[np.float32]) -> tuple[str, ...]:
 
 
 def least_cosine(before: Sequence[str], after: Sequence[str]) -> float:
-    """Return the cosine of the pair of packed vectors that differs most; 0 if they can't match."""
+    """Return the least cosine of the pairs, 0 for lists of different lengths or dimensions."""
     pairs = list(zip(map(_unpacked, before), map(_unpacked, after), strict=False))
     if len(before) != len(after) or any(a.shape != b.shape for a, b in pairs):
         return 0.0
@@ -48,7 +48,7 @@ def least_cosine(before: Sequence[str], after: Sequence[str]) -> float:
 
 
 def come_out_same(before: Sequence[str], after: Sequence[str]) -> bool:
-    """Whether canary vectors are the same but for the noise of another processor."""
+    """Whether two sets of canaries are equal up to a processor's rounding."""
     return least_cosine(before, after) >= _SAME
 
 

@@ -1,6 +1,6 @@
-"""One Ollama server and one model of it: the calls that are made, and the proof of each answer.
+"""The client of one model on one Ollama server: makes the calls and validates the answers.
 
-What the vectors mean, and whether they may be used, is decided in ``ollama``.
+Identity, canaries and the probe are in ``embedder``.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ _CONNECT_SECONDS = 5.0
 PAUSES = (0.5, 1.0, 2.0)
 """Seconds to wait before each further attempt at a call that the server left unanswered."""
 USUAL_CONTEXT = 2048
-"""Tokens; more than a chunk of the default size has. Memory grows with the square of it."""
+"""Context length in tokens; more than a chunk of the default size has. Memory grows with its
+square."""
 
 
 class OllamaServer:
-    """Asks for one model. ``n_context`` has to be set before texts are embedded."""
+    """The client. ``n_context`` has to be set before texts are embedded."""
 
     def __init__(
         self,
@@ -43,9 +44,9 @@ class OllamaServer:
         """``find`` raises NoEmbedderError where text may not be sent; ``timeout`` in seconds."""
         self._find, self._name, self._timeout, self._pause = find, model, timeout, pause
         self.n_context = 0
-        """Tokens of the longest text, and of a batch."""
+        """Most tokens of a text and of a batch; 0 until it is known."""
         self.dimension: int | None = None
-        """What every vector must have, once it is known."""
+        """The dimension of every vector, ``None`` until it is known."""
 
     @property
     def origin(self) -> str:
@@ -78,7 +79,7 @@ class OllamaServer:
             ) from None
 
     def _attempt(self, texts: list[str], pauses: Sequence[float]) -> NDArray[np.float32]:
-        """Ask, and ask again after a pause while there is no answer."""
+        """Ask; after UnansweredError pause and ask again."""
         for pause in pauses:
             try:
                 return self.ask(texts)
@@ -94,7 +95,7 @@ class OllamaServer:
             raise self.unreachable(error.reason) from None
 
     def ask(self, texts: list[str]) -> NDArray[np.float32]:
-        """Make one call and prove its answer. Raises UnansweredError for what may pass."""
+        """Make one call and validate its answer. Raises UnansweredError for a transient failure."""
         options = {"num_ctx": self.n_context, "num_batch": self.n_context}
         # A NUL ends the text in some engines and would hide the rest.
         shown = [text.replace("\0", "\ufffd") for text in texts]
@@ -143,7 +144,7 @@ class OllamaServer:
         return {"Authorization": f"Bearer {key}"} if key and self._server.is_own else {}
 
     def digest(self) -> str:
-        """Return the digest of the model's files; they are what ``ollama pull`` replaces."""
+        """Return the digest of the model's files, which changes with ``ollama pull``."""
         with translate(self.origin, self._name):
             models = self._client.list().models
         wanted = _tagged(self._name)
@@ -156,14 +157,14 @@ class OllamaServer:
         )
 
     def context_length(self) -> int:
-        """Return how many tokens the model reads at most."""
+        """Return the model's context length in tokens."""
         with translate(self.origin, self._name):
             info = self._client.show(self._name).modelinfo or {}
         length = info.get(f"{info.get('general.architecture')}.context_length")
         return length if isinstance(length, int) and length > 0 else USUAL_CONTEXT
 
     def unreachable(self, reason: str) -> NoEmbedderError:
-        """Return what a user is told of a server that does not answer."""
+        """Return the error for a server that does not answer, with its remedy."""
         return NoEmbedderError(
             f"Ollama at {self.origin} {reason}",
             "start it ('ollama serve'), or say where it is (OLLAMA_HOST); a slow one may need a "
@@ -186,7 +187,7 @@ def _tagged(model: str) -> str:
 def _proven(
     embeddings: Sequence[Sequence[float]], n_texts: int, dimension: int | None
 ) -> NDArray[np.float32]:
-    """Return unit vectors ``(n_texts, dimension)``. Raises EmbeddingError for what is none."""
+    """Return unit vectors ``(n_texts, dimension)``. Raises EmbeddingError for anything else."""
     if len(embeddings) != n_texts:
         raise EmbeddingError(None, f"{len(embeddings)} vectors came back for {n_texts} texts")
     lengths = {len(vector) for vector in embeddings}

@@ -6,8 +6,8 @@ refused for its length is reported, and a server that ignores the flag is found 
 Texts go in small batches, one after the other: parallel ones were corrupted in places
 (ollama/ollama 6262, 13170).
 
-The server is asked when something is needed of it, not before. The calls are in
-``ollama_server``; here is what they add up to: identity, canaries, and the probe.
+The server is asked when an answer is first needed. The calls are in ``client``; identity,
+canaries and the probe are here.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from kbindex.local.files import parse_json
 
 _NO_LIMIT = 1 << 20
 _LARGEST_SIZE = 1 << 30
-"""Of what is remembered; beyond any model."""
+"""Largest context length or dimension that a remembered answer may hold; no model has it."""
 _PROBED = (0.25, 0.5, 1.25)
-"""Lengths at which the probe looks for cut tails, in words per token of the context."""
+"""Lengths of the probe's texts, as words per token of the context."""
 
 
 class Memory(Protocol):
-    """Keeps what is learned of a server from one run to the next."""
+    """Remembers a server's answers from one run to the next."""
 
     def recall(self, name: str) -> str | None: ...
 
@@ -49,13 +49,13 @@ class Memory(Protocol):
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the configuration asks for, and the index has."""
+    """The model that the configuration asks for, and the identity that the index has."""
 
     model: str
     query_prefix: str
     document_prefix: str
     longest_text: int
-    """In cl100k tokens: what a chunk with its context may have."""
+    """Most cl100k tokens of a chunk with its context."""
     timeout: int
     stored: EmbedderIdentity | None = None
     """The identity of the index, where it is of the same provider, model and prefixes."""
@@ -64,7 +64,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class _Model:
-    """A model as a server has it; ``n_context`` is what is asked of it, in its tokens."""
+    """A model as a server has it; ``n_context`` is the context length to use, in its tokens."""
 
     version: str
     digest: str
@@ -74,7 +74,7 @@ class _Model:
 
 @dataclass(frozen=True)
 class _Settled:
-    """What the embedder counts as; with a ``failure``, only as long as nothing is embedded."""
+    """The embedder's identity; with a ``failure`` it holds until a text is to be embedded."""
 
     identity: EmbedderIdentity
     origin: Origin
@@ -101,7 +101,7 @@ class OllamaEmbedder:
 
     @property
     def identity(self) -> EmbedderIdentity:
-        """The identity; that of the index while the server can't be asked.
+        """The identity; while the server can't be asked, that of the index.
 
         Raises NoEmbedderError where there is no index to take it from. A server that computes
         other vectors from the same weights gets a digest of its own.
@@ -138,7 +138,7 @@ class OllamaEmbedder:
         return _Settled(stored, self._wanted.origin if before else origin)
 
     def _computed_by(self, digest: str) -> tuple[str, ...]:
-        """Return the canaries of the server that this clone's first vectors of a digest are of."""
+        """Return the canaries of the server that made this clone's first vectors of a digest."""
         return _strings(self._memory.recall(f"computed {digest}"))
 
     def _require_server(self) -> _Model:
@@ -164,7 +164,7 @@ class OllamaEmbedder:
         return self._server.n_context or _NO_LIMIT
 
     def count_tokens(self, text: str) -> int:
-        """Return the least number of tokens it can have; the server has the last word."""
+        """Return a lower bound of the tokens; only the server can count them."""
         return len(text.split())
 
     def embed_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""What the Ollama client raises → what a build or a user can act on.
+"""Translates the Ollama client's exceptions into errors that a build or a user can act on.
 
 The words are those of the server's source and issues: it has no error codes of its own.
 """

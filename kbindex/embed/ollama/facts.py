@@ -1,7 +1,7 @@
-"""What this clone has learned of servers: one small JSON file, never committed, never the truth.
+"""Remembered answers of servers: one small JSON file of this clone, never committed.
 
-Apart from the cache, whose connection a build holds open while an embedder asks and tells. Safe
-to delete at any time: what is missing is asked again.
+It is apart from the cache, whose connection a build holds open while an embedder reads and
+writes here. It can be deleted at any time: the servers are asked again.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Facts:
         self._file = folder / "servers.json"
 
     def recall(self, name: str) -> str | None:
-        """Return what was noted under ``name``."""
+        """Return the fact of that name, ``None`` without one."""
         return read_strings(self._file).get(name)
 
     def note(self, name: str, value: str) -> None:
-        """Keep a fact at once; the oldest are forgotten."""
+        """Store a fact at once; drop the oldest beyond the limit."""
         facts = read_strings(self._file)
         facts.pop(name, None)
         facts[name] = value

@@ -1,4 +1,4 @@
-"""Which server a setting means, and whether text sent there stays on this machine. No I/O.
+"""Parses the address of a server, and tells whether text sent there stays on this machine. No I/O.
 
 A server is written as Ollama's clients take it: a host, a port, a URL. Whatever could be read in
 two ways (user names, escapes, other characters than a host has) is refused, so that what was
@@ -15,7 +15,7 @@ from kbindex.core.errors import UsageError
 
 DEFAULT_PORT = 11434
 CLOUD = "https://ollama.com:443"
-"""Where a local Ollama sends what it is asked to embed with a model of its cloud."""
+"""The server to which a local Ollama passes texts for a cloud model."""
 
 _SERVER = re.compile(
     r"(?:(?P<scheme>https?)://)?"
@@ -28,13 +28,13 @@ _SERVER = re.compile(
 
 @dataclass(frozen=True)
 class Server:
-    """Where to ask. ``origin`` (scheme, host and port) is what a user approves."""
+    """The address of a server. A user approves its ``origin``: scheme, host and port."""
 
     origin: str
     path: str
     is_loopback: bool
     is_own: bool = False
-    """Named by the user's environment, and so given the user's key."""
+    """Whether the user's environment names it; only then it gets the user's key."""
 
     @property
     def url(self) -> str:
@@ -58,8 +58,8 @@ def parse_server(text: str) -> Server:
 def _judged(host: str, text: str) -> tuple[str, bool]:
     """Return the host in its normal form, and whether it is this machine.
 
-    Only ``localhost`` and literal addresses are known to be: a name may resolve to anything, and
-    so may ``127.1`` or ``0x7f000001`` in the eyes of another parser.
+    Only ``localhost`` and literal loopback addresses are: another name may resolve to anything,
+    and other parsers read ``127.1`` or ``0x7f000001`` in their own way.
     """
     try:
         address = ipaddress.ip_address(host.strip("[]"))

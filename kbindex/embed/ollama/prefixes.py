@@ -1,6 +1,6 @@
-"""What models want in front of queries and documents. A model that isn't here gets nothing.
+"""The prefixes that models expect before queries and documents; other models get none.
 
-Each is what the model's card asks for in retrieval; the settings ``query_prefix`` and
+Each comes from the model's card, for retrieval; the settings ``query_prefix`` and
 ``document_prefix`` win over the table.
 """
 

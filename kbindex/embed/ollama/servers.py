@@ -1,4 +1,4 @@
-"""Where is Ollama, and may text be sent there?
+"""The configured Ollama server, and whether text may be sent to it.
 
 The user's environment says first. A repository's configuration comes with a clone, possibly from
 a stranger: it may only name this machine, or what the user has approved outside the repository.
@@ -16,7 +16,7 @@ from kbindex.embed.ollama.hosts import CLOUD, Server, is_cloud_model, parse_serv
 
 
 def configured_server(config: Config, environment: Mapping[str, str]) -> Server:
-    """Return where Ollama is. Raises UsageError."""
+    """Return the configured server. Raises UsageError for an address that can't be parsed."""
     own = environment.get("KBINDEX_OLLAMA_HOST") or environment.get("OLLAMA_HOST")
     server = parse_server(own or config.ollama_host or "127.0.0.1")
     return replace(server, is_own=bool(own))
@@ -25,9 +25,9 @@ def configured_server(config: Config, environment: Mapping[str, str]) -> Server:
 def approved_server(
     config: Config, model: str, environment: Mapping[str, str]
 ) -> Callable[[], Server]:
-    """Return what names the server, and raises NoEmbedderError where it is not approved.
+    """Return a function that returns the server, or raises NoEmbedderError if it isn't approved.
 
-    Raises UsageError for a host that means nothing.
+    Raises UsageError for an address that can't be parsed.
     """
     server = configured_server(config, environment)
     is_own_model = environment.get("KBINDEX_EMBEDDER") == config.embedder
