@@ -40,7 +40,7 @@ def test_git_is_run_in_one_place() -> None:
         if isinstance(node, ast.List) and node.elts
         if isinstance(node.elts[0], ast.Constant) and node.elts[0].value == "git"
     }
-    assert starters == {"git/client"}
+    assert starters == {"git/runner"}
 
 
 def test_only_the_console_prints() -> None:

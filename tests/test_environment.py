@@ -78,7 +78,7 @@ def test_variables_that_change_answers_do_not_reach_git(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     indexed.git("config", "core.sparseCheckout", "yes")
-    assert Git(indexed.root).is_sparse
+    assert Git(indexed.root).settings.is_sparse
     with pytest.raises(GitError, match=r"^git nothing failed: git: 'nothing' is not a git command"):
         Git(indexed.root).run("nothing")
 

@@ -12,7 +12,8 @@ from conftest import AUTHOR, Repo
 
 from kbindex.core.errors import ExitCode, GitError, NotARepositoryError, RefusedError, UsageError
 from kbindex.core.names import is_regular
-from kbindex.git.client import Git, decode_path, encode_path
+from kbindex.git.client import Git
+from kbindex.git.paths import decode_path, encode_path
 
 NAMES = [
     b"with space.md",
@@ -68,54 +69,54 @@ def test_decoding_a_path_gives_its_bytes_back(name: bytes) -> None:
 def test_every_name_is_listed_as_it_is(repo: Repo) -> None:
     paths = write_odd_names(repo)
     git = Git(repo.root)
-    assert sorted(git.untracked("bundle")) == paths
+    assert sorted(git.index.untracked("bundle")) == paths
 
     repo.git("add", "--all")
-    assert git.untracked("bundle") == []
-    assert sorted(path for _, _, path in git.list_tree(git.write_tree(), "bundle")) == paths
-    assert sorted(path for _, _, path in git.index_files("bundle")) == paths
+    assert git.index.untracked("bundle") == []
+    assert sorted(path for _, _, path in git.trees.files(git.index.write_tree(), "bundle")) == paths
+    assert sorted(path for _, _, path in git.index.files("bundle")) == paths
 
     for path in paths:
         repo.write(path, "changed and longer than before\n")
-    assert sorted(git.changed_in_worktree("bundle")) == paths
+    assert sorted(git.index.changed_in_worktree("bundle")) == paths
 
 
 def test_every_name_can_be_staged_checked_out_and_removed(repo: Repo) -> None:
     paths = [path_of(name, "made") for name in NAMES]
     git = Git(repo.root)
-    oids = git.write_blobs([f"content {number}\n".encode() for number in range(len(paths))])
-    git.stage(dict(zip(paths, oids, strict=True)))
-    git.check_out(paths)
-    assert {path: oid for _, oid, path in git.index_files("made")} == dict(
+    oids = git.objects.write_blobs([f"content {number}\n".encode() for number in range(len(paths))])
+    git.index.stage(dict(zip(paths, oids, strict=True)))
+    git.index.check_out(paths)
+    assert {path: oid for _, oid, path in git.index.files("made")} == dict(
         zip(paths, oids, strict=True)
     )
     for number, path in enumerate(paths):
         assert (repo.root / os.fsdecode(encode_path(path))).read_text() == f"content {number}\n"
-    assert git.changed_in_worktree("made") == []
+    assert git.index.changed_in_worktree("made") == []
 
-    git.stage(dict.fromkeys(paths))
-    assert list(git.index_files("made")) == []
+    git.index.stage(dict.fromkeys(paths))
+    assert list(git.index.files("made")) == []
 
 
 def test_the_object_of_every_name_without_a_newline_is_found(repo: Repo) -> None:
     paths = [path for path in write_odd_names(repo) if "\n" not in path]
     repo.git("add", "--all")
     git = Git(repo.root)
-    tree = git.write_tree()
-    oids = {path: oid for _, oid, path in git.list_tree(tree)}
-    assert git.object_ids(tree, *paths) == [oids[path] for path in paths]
-    assert git.object_ids(tree, "bundle/no such.md", "missing") == [None, None]
+    tree = git.index.write_tree()
+    oids = {path: oid for _, oid, path in git.trees.files(tree)}
+    assert git.trees.object_ids(tree, *paths) == [oids[path] for path in paths]
+    assert git.trees.object_ids(tree, "bundle/no such.md", "missing") == [None, None]
 
 
 def test_a_folder_is_no_pattern_and_no_prefix(repo: Repo) -> None:
     for folder in ("b*", "bx", "b", "b*x"):
         repo.write(f"{folder}/a.md", "text\n")
     git = Git(repo.root)
-    assert git.untracked("b*") == ["b*/a.md"]
+    assert git.index.untracked("b*") == ["b*/a.md"]
     repo.git("add", "--all")
-    assert [path for _, _, path in git.index_files("b*")] == ["b*/a.md"]
-    assert [path for _, _, path in git.list_tree(git.write_tree(), "b*")] == ["b*/a.md"]
-    assert [path for _, _, path in git.list_tree(git.write_tree(), "b")] == ["b/a.md"]
+    assert [path for _, _, path in git.index.files("b*")] == ["b*/a.md"]
+    assert [path for _, _, path in git.trees.files(git.index.write_tree(), "b*")] == ["b*/a.md"]
+    assert [path for _, _, path in git.trees.files(git.index.write_tree(), "b")] == ["b/a.md"]
 
 
 def test_the_whole_repository_can_be_the_folder(repo: Repo) -> None:
@@ -124,9 +125,9 @@ def test_the_whole_repository_can_be_the_folder(repo: Repo) -> None:
     repo.git("add", "--all")
     git = Git(repo.root)
     expected = ["a.md", "deep/b.md", "kbindex.toml"]
-    assert sorted(path for _, _, path in git.list_tree(git.write_tree(), ".")) == expected
-    assert sorted(path for _, _, path in git.index_files(".")) == expected
-    assert git.write_worktree_tree(".") == git.write_tree()
+    assert sorted(path for _, _, path in git.trees.files(git.index.write_tree(), ".")) == expected
+    assert sorted(path for _, _, path in git.index.files(".")) == expected
+    assert git.index.write_worktree_tree(".") == git.index.write_tree()
 
 
 @pytest.mark.parametrize(
@@ -157,7 +158,7 @@ def test_the_repository_may_lie_in_a_folder_of_any_name(
     git = Git(root)
     assert os.fsencode(git.root) == os.fsencode(root)
     assert git.git_dir == root / ".git"
-    assert git.untracked("bundle") == ["bundle/a.md"]
+    assert git.index.untracked("bundle") == ["bundle/a.md"]
 
 
 @pytest.mark.parametrize(
@@ -175,8 +176,8 @@ def test_the_object_of_a_name_with_any_bytes_is_found_or_missing(
     oids = ["e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"] if is_there else [None]
     git = Git(repo.root)
     if is_there:
-        git.stage(dict(zip([path_of(name)], git.write_blobs([b""]), strict=True)))
-    assert git.object_ids(git.write_tree(), path_of(name)) == oids
+        git.index.stage(dict(zip([path_of(name)], git.objects.write_blobs([b""]), strict=True)))
+    assert git.trees.object_ids(git.index.write_tree(), path_of(name)) == oids
 
 
 # Places
@@ -187,7 +188,7 @@ def test_a_subfolder_finds_the_root_and_paths_start_there(repo: Repo) -> None:
     repo.git("add", "--all")
     git = Git(repo.root / "bundle" / "ops")
     assert git.root == repo.root
-    assert [path for _, _, path in git.index_files("bundle")] == ["bundle/ops/a.md"]
+    assert [path for _, _, path in git.index.files("bundle")] == ["bundle/ops/a.md"]
 
 
 def test_a_linked_worktree_has_its_own_index_and_the_common_folder(repo: Repo) -> None:
@@ -199,14 +200,14 @@ def test_a_linked_worktree_has_its_own_index_and_the_common_folder(repo: Repo) -
     assert git.root == linked
     assert git.common_dir == main.git_dir == repo.root / ".git"
     assert git.git_dir != git.common_dir
-    assert git.index_file != main.index_file
-    assert git.branch() == "other"
-    assert git.hooks_dir == main.hooks_dir
+    assert git.index.file != main.index.file
+    assert git.state.branch() == "other"
+    assert git.settings.hooks_dir == main.settings.hooks_dir
 
-    (oid,) = git.write_blobs([b"only here\n"])
-    git.stage({"bundle/b.md": oid})
-    assert len(list(git.index_files("bundle"))) == 2
-    assert len(list(main.index_files("bundle"))) == 1
+    (oid,) = git.objects.write_blobs([b"only here\n"])
+    git.index.stage({"bundle/b.md": oid})
+    assert len(list(git.index.files("bundle"))) == 2
+    assert len(list(main.index.files("bundle"))) == 1
 
 
 def test_a_submodule_is_a_repository_of_its_own(repo: Repo, tmp_path: Path) -> None:
@@ -225,10 +226,10 @@ def test_a_submodule_is_a_repository_of_its_own(repo: Repo, tmp_path: Path) -> N
     git = Git(repo.root / "bundle" / "sub")
     assert git.root == repo.root / "bundle" / "sub"
     assert git.git_dir == repo.root / ".git/modules/bundle/sub"
-    assert [path for _, _, path in git.index_files("bundle")] == ["bundle/inner.md"]
+    assert [path for _, _, path in git.index.files("bundle")] == ["bundle/inner.md"]
 
     outer = Git(repo.root)
-    listed = {path: mode for mode, _, path in outer.list_tree(outer.write_tree(), "bundle")}
+    listed = {path: mode for mode, _, path in outer.trees.files(outer.index.write_tree(), "bundle")}
     assert set(listed) == {"bundle/outer.md", "bundle/sub"}
     assert not is_regular(listed["bundle/sub"])
 
@@ -241,8 +242,8 @@ def test_a_bare_repository_can_be_read(repo: Repo, tmp_path: Path) -> None:
     git = Git(bare)
     assert git.is_bare
     assert git.root == git.git_dir == bare
-    tree = git.resolve_tree("HEAD")
-    assert [path for _, _, path in git.list_tree(tree, "bundle")] == ["bundle/a.md"]
+    tree = git.trees.resolve("HEAD")
+    assert [path for _, _, path in git.trees.files(tree, "bundle")] == ["bundle/a.md"]
     assert not Git(repo.root).is_bare
 
 
@@ -260,9 +261,9 @@ def test_git_s_environment_counts_where_no_folder_is_named(
 
     git = Git()
     assert git.root == repo.root
-    assert git.index_file == other
-    assert [path for _, _, path in git.index_files("bundle")] == ["bundle/b.md"]
-    assert [path for _, _, path in git.list_tree(git.write_tree())] == ["bundle/b.md"]
+    assert git.index.file == other
+    assert [path for _, _, path in git.index.files("bundle")] == ["bundle/b.md"]
+    assert [path for _, _, path in git.trees.files(git.index.write_tree())] == ["bundle/b.md"]
 
 
 def test_a_relative_index_file_is_below_the_root(
@@ -270,7 +271,7 @@ def test_a_relative_index_file_is_below_the_root(
 ) -> None:
     monkeypatch.chdir(repo.root)
     monkeypatch.setenv("GIT_INDEX_FILE", ".git/other")
-    assert Git().index_file == repo.root / ".git" / "other"
+    assert Git().index.file == repo.root / ".git" / "other"
 
 
 def test_a_named_folder_is_free_of_the_environment_of_another_repository(
@@ -286,7 +287,7 @@ def test_a_named_folder_is_free_of_the_environment_of_another_repository(
     monkeypatch.setenv("GIT_INDEX_FILE", str(other / ".git" / "index.lock"))
     git = Git(repo.root)
     assert git.root == repo.root
-    assert [path for _, _, path in git.index_files("bundle")] == ["bundle/a.md"]
+    assert [path for _, _, path in git.index.files("bundle")] == ["bundle/a.md"]
 
 
 @pytest.mark.parametrize("name", ["", "missing"])
@@ -303,8 +304,8 @@ def test_the_hooks_folder_is_where_git_looks(repo: Repo, hooks_path: str | None)
         repo.git("config", "core.hooksPath", hooks_path)
     (repo.root / "deep").mkdir()
     expected = repo.root / (hooks_path or ".git/hooks")
-    assert Git(repo.root).hooks_dir == expected
-    assert Git(repo.root / "deep").hooks_dir == expected
+    assert Git(repo.root).settings.hooks_dir == expected
+    assert Git(repo.root / "deep").settings.hooks_dir == expected
 
 
 # States
@@ -312,22 +313,22 @@ def test_the_hooks_folder_is_where_git_looks(repo: Repo, hooks_path: str | None)
 
 def test_before_the_first_commit_there_is_an_index_and_no_head(repo: Repo) -> None:
     git = Git(repo.root)
-    assert git.head_tree() is None
-    assert git.branch() == "main"
-    assert list(git.list_tree(git.write_tree())) == []
-    assert list(git.index_files("bundle")) == []
+    assert git.trees.head() is None
+    assert git.state.branch() == "main"
+    assert list(git.trees.files(git.index.write_tree())) == []
+    assert list(git.index.files("bundle")) == []
     repo.write("bundle/a.md", "text\n")
-    tree = git.write_worktree_tree("bundle")
-    assert [path for _, _, path in git.list_tree(tree)] == ["bundle/a.md"]
+    tree = git.index.write_worktree_tree("bundle")
+    assert [path for _, _, path in git.trees.files(tree)] == ["bundle/a.md"]
     with pytest.raises(UsageError, match="HEAD"):
-        git.resolve_tree("HEAD")
+        git.trees.resolve("HEAD")
 
 
 @pytest.mark.parametrize("revision", ["no-such", "--help", "HEAD:nothing", ""])
 def test_an_unknown_revision_is_a_user_s_error(repo: Repo, revision: str) -> None:
     repo.commit()
     with pytest.raises(UsageError):
-        Git(repo.root).resolve_tree(revision)
+        Git(repo.root).trees.resolve(revision)
 
 
 def test_the_work_tree_s_tree_leaves_git_s_index_alone(repo: Repo) -> None:
@@ -343,18 +344,18 @@ def test_the_work_tree_s_tree_leaves_git_s_index_alone(repo: Repo) -> None:
     before = (repo.root / ".git/index").read_bytes()
 
     git = Git(repo.root)
-    tree = git.write_worktree_tree("bundle")
+    tree = git.index.write_worktree_tree("bundle")
 
     assert (repo.root / ".git/index").read_bytes() == before
-    assert sorted(path for _, _, path in git.list_tree(tree)) == [
+    assert sorted(path for _, _, path in git.trees.files(tree)) == [
         ".gitignore",
         "bundle/added.md",
         "bundle/kept.md",
         "kbindex.toml",
     ]
-    (oid,) = git.object_ids(tree, "bundle/kept.md")
+    (oid,) = git.trees.object_ids(tree, "bundle/kept.md")
     assert oid is not None
-    assert git.read_blob(oid) == b"new\n"
+    assert git.objects.read_blob(oid) == b"new\n"
 
 
 def test_a_tree_with_other_blobs_leaves_git_s_index_alone(repo: Repo) -> None:
@@ -363,11 +364,13 @@ def test_a_tree_with_other_blobs_leaves_git_s_index_alone(repo: Repo) -> None:
         repo.write(name, f"{name}\n")
     repo.commit()
     git = Git(repo.root)
-    (new,) = git.write_blobs([b"new"])
+    (new,) = git.objects.write_blobs([b"new"])
     before = sorted(file.name for file in (repo.root / ".git").iterdir())
     staged = repo.git("ls-files", "--stage")
-    tree = git.tree_with(git.write_tree(), {"gone.md": None, "other.md": new, "deep/er.md": new})
-    found = {path: oid for _, oid, path in git.list_tree(tree)}
+    tree = git.index.tree_with(
+        git.index.write_tree(), {"gone.md": None, "other.md": new, "deep/er.md": new}
+    )
+    found = {path: oid for _, oid, path in git.trees.files(tree)}
     assert found.keys() == {"kbindex.toml", "kept.md", "other.md", "deep/er.md"}
     assert found["other.md"] == found["deep/er.md"] == new
     assert repo.git("ls-files", "--stage") == staged
@@ -380,7 +383,9 @@ def test_an_intended_addition_is_in_no_tree(repo: Repo) -> None:
     repo.write("bundle/intended.md", "text\n")
     repo.git("add", "--intent-to-add", "bundle/intended.md")
     git = Git(repo.root)
-    assert [path for _, _, path in git.list_tree(git.write_tree(), "bundle")] == ["bundle/a.md"]
+    assert [path for _, _, path in git.trees.files(git.index.write_tree(), "bundle")] == [
+        "bundle/a.md"
+    ]
 
 
 def test_an_intended_addition_is_not_staged(repo: Repo) -> None:
@@ -388,7 +393,7 @@ def test_an_intended_addition_is_not_staged(repo: Repo) -> None:
     repo.commit()
     repo.write("bundle/intended.md", "text\n")
     repo.git("add", "--intent-to-add", "bundle/intended.md")
-    assert [path for _, _, path in Git(repo.root).index_files("bundle")] == ["bundle/a.md"]
+    assert [path for _, _, path in Git(repo.root).index.files("bundle")] == ["bundle/a.md"]
 
 
 def test_a_symbolic_link_is_listed_and_is_no_regular_file(repo: Repo) -> None:
@@ -398,7 +403,7 @@ def test_a_symbolic_link_is_listed_and_is_no_regular_file(repo: Repo) -> None:
     (repo.root / "bundle/run.md").chmod(0o755)
     repo.git("add", "--all")
     git = Git(repo.root)
-    for listing in (git.list_tree(git.write_tree(), "bundle"), git.index_files("bundle")):
+    for listing in (git.trees.files(git.index.write_tree(), "bundle"), git.index.files("bundle")):
         regular = {path: is_regular(mode) for mode, _, path in listing}
         assert regular == {"bundle/a.md": True, "bundle/link.md": False, "bundle/run.md": True}
 
@@ -407,16 +412,16 @@ def test_a_file_that_was_only_touched_is_unchanged(repo: Repo) -> None:
     file = repo.write("bundle/a.md", "text\n")
     repo.commit()
     os.utime(file, (1, 1))
-    assert Git(repo.root).changed_in_worktree("bundle") == []
+    assert Git(repo.root).index.changed_in_worktree("bundle") == []
 
 
 def test_a_merge_that_is_unresolved_is_refused_by_document(repo: Repo) -> None:
     conflict(repo, "merge")
     git = Git(repo.root)
     with pytest.raises(RefusedError, match=r"bundle/a\.md") as caught:
-        git.write_tree()
+        git.index.write_tree()
     assert "resolve" in str(caught.value.remedy)
-    assert list(git.index_files("bundle")) == []
+    assert list(git.index.files("bundle")) == []
 
 
 @pytest.mark.parametrize(
@@ -424,9 +429,9 @@ def test_a_merge_that_is_unresolved_is_refused_by_document(repo: Repo) -> None:
 )
 def test_an_operation_under_way_is_noticed(repo: Repo, operation: str) -> None:
     repo.commit()
-    assert not Git(repo.root).is_mid_operation()
+    assert not Git(repo.root).state.is_mid_operation
     conflict(repo, operation)
-    assert Git(repo.root).is_mid_operation()
+    assert Git(repo.root).state.is_mid_operation
 
 
 def conflict(repo: Repo, operation: str) -> None:
@@ -449,18 +454,18 @@ def test_staging_does_all_or_nothing(repo: Repo) -> None:
     repo.git("add", "--all")
     git = Git(repo.root)
     before = staged(repo)
-    (oid,) = git.write_blobs([b"x"])
+    (oid,) = git.objects.write_blobs([b"x"])
     with pytest.raises(GitError):
-        git.stage({"bundle/b.md": oid, "bundle/c.md": "no object id"})
+        git.index.stage({"bundle/b.md": oid, "bundle/c.md": "no object id"})
     assert staged(repo) == before
 
 
 def test_nothing_to_stage_or_check_out_is_fine(repo: Repo) -> None:
     git = Git(repo.root)
-    git.stage({})
-    git.check_out([])
-    assert git.write_blobs([]) == []
-    assert list(git.read_blobs([])) == []
+    git.index.stage({})
+    git.index.check_out([])
+    assert git.objects.write_blobs([]) == []
+    assert list(git.objects.read_blobs([])) == []
 
 
 # Objects
@@ -470,12 +475,12 @@ def test_blobs_come_in_the_order_asked_whatever_they_hold(repo: Repo) -> None:
     contents = [f"{number}\n".encode() for number in range(1203)]
     contents += [b"", b"\0", b"no newline", b"\r\n\r\n", b"deadbeef missing\n", b"a\0b\n" * 5000]
     git = Git(repo.root)
-    oids = git.write_blobs(contents)
+    oids = git.objects.write_blobs(contents)
     wanted = [*reversed(oids), oids[0], oids[0]]
-    read = list(git.read_blobs(wanted))
+    read = list(git.objects.read_blobs(wanted))
     assert [oid for oid, _ in read] == wanted
     assert [content for _, content in read] == [*reversed(contents), contents[0], contents[0]]
-    assert git.total_size(oids) == sum(map(len, contents))
+    assert git.objects.total_size(oids) == sum(map(len, contents))
 
 
 def test_blobs_are_stored_as_they_are_whatever_git_would_convert(repo: Repo) -> None:
@@ -483,13 +488,13 @@ def test_blobs_are_stored_as_they_are_whatever_git_would_convert(repo: Repo) -> 
     repo.write(".gitattributes", "* text=auto eol=crlf ident filter=missing\n")
     content = b"one\r\ntwo\n$Id$\n"
     git = Git(repo.root)
-    (oid,) = git.write_blobs([content])
-    assert git.read_blob(oid) == content
+    (oid,) = git.objects.write_blobs([content])
+    assert git.objects.read_blob(oid) == content
 
 
 def test_a_missing_object_is_git_s_error_with_a_remedy(repo: Repo) -> None:
     with pytest.raises(GitError, match="0123456789012345678901234567890123456789") as caught:
-        Git(repo.root).read_blob("0123456789012345678901234567890123456789")
+        Git(repo.root).objects.read_blob("0123456789012345678901234567890123456789")
     assert "git fsck" in str(caught.value.remedy)
 
 
@@ -500,10 +505,10 @@ def test_a_path_can_be_removed_from_a_sha256_repository(
     repo.root.mkdir()
     repo.git("init", "--quiet", "--object-format=sha256")
     git = Git(repo.root)
-    (oid,) = git.write_blobs([b"text\n"])
-    git.stage({"bundle/a.md": oid})
-    git.stage({"bundle/a.md": None})
-    assert list(git.index_files("bundle")) == []
+    (oid,) = git.objects.write_blobs([b"text\n"])
+    git.index.stage({"bundle/a.md": oid})
+    git.index.stage({"bundle/a.md": None})
+    assert list(git.index.files("bundle")) == []
 
 
 # Branches
@@ -527,7 +532,7 @@ def test_without_a_remote_the_only_usual_name_is_the_default_branch(
     repo.commit()
     for branch in branches:
         repo.git("branch", branch)
-    assert Git(repo.root).default_branch() == expected
+    assert Git(repo.root).state.default_branch() == expected
 
 
 def test_the_remote_says_what_the_default_branch_is(repo: Repo, tmp_path: Path) -> None:
@@ -537,14 +542,14 @@ def test_the_remote_says_what_the_default_branch_is(repo: Repo, tmp_path: Path) 
     clone = tmp_path / "clone"
     repo.git("clone", "--quiet", str(repo.root), str(clone))
     git = Git(clone)
-    assert git.default_branch() == "team/trunk"
+    assert git.state.default_branch() == "team/trunk"
     git.run("remote", "set-head", "origin", "--delete")
-    assert git.default_branch() is None
+    assert git.state.default_branch() is None
 
 
 def test_a_detached_head_is_on_no_branch(repo: Repo) -> None:
     repo.commit()
     repo.git("checkout", "--quiet", "--detach")
     git = Git(repo.root)
-    assert git.branch() is None
-    assert git.default_branch() == "main"
+    assert git.state.branch() is None
+    assert git.state.default_branch() == "main"

@@ -13,6 +13,7 @@ from kbindex.cli import app
 from kbindex.commands import compact
 from kbindex.embed.hashing import HashEmbedder
 from kbindex.git.client import Git
+from kbindex.git.trees import Trees
 
 
 def run(repo: Repo, *arguments: str) -> Done:
@@ -63,7 +64,7 @@ def test_a_stale_branch_that_is_pushed_from_elsewhere_is_to_be_checked_out_first
     indexed.write("bundle/plain.md", "Another paragraph, without any heading.\n")
     indexed.commit("stale", "--no-verify")
     assert "stale; mend it with" in push(indexed, monkeypatch).err
-    monkeypatch.setattr(Git, "head_tree", lambda git: git.find_tree("main"))
+    monkeypatch.setattr(Trees, "head", lambda trees: trees.find("main"))
     pushed = push(indexed, monkeypatch)
     assert pushed.code == 1
     assert "stale; check it out and mend it with: kbindex update && git commit" in pushed.err

@@ -19,7 +19,7 @@ from conftest import NOTE, Done, Repo
 
 from kbindex.commands.query import query as run_query
 from kbindex.document.markdown import decode
-from kbindex.git.client import decode_path
+from kbindex.git.paths import decode_path
 from kbindex.output.formats import Format
 from kbindex.repo.repository import Repository, open_repository
 from kbindex.search.hybrid import Filters
@@ -582,7 +582,7 @@ def _follow_all(repository: Repository, view: View) -> int:
     for path, blob, headings, start, end, first, last, heading, anchor in _chunks(view):
         n_chunks += 1
         if blob not in texts:
-            texts[blob] = decode(repository.git.read_blob(blob))
+            texts[blob] = decode(repository.git.objects.read_blob(blob))
         text, name = texts[blob], decode_path(path)
         where = (name, start, end)
         assert 0 <= start < end <= len(text), where

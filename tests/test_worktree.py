@@ -128,9 +128,9 @@ def test_what_git_checks_out_replaces_a_link_and_not_what_it_names(
     put_outside(built, place, outside)
     before = everything_below(outside)
     git = Git(built.root)
-    git.check_out(git.changed_in_worktree(".kbindex"))
+    git.index.check_out(git.index.changed_in_worktree(".kbindex"))
     assert not (built.root / place).is_symlink()
-    assert git.changed_in_worktree(".kbindex") == []
+    assert git.index.changed_in_worktree(".kbindex") == []
     assert everything_below(outside) == before
 
 

@@ -98,7 +98,7 @@ def _unless_unstaged(problem: Problem, repository: Repository) -> Problem:
     config = repository.config
     below = document_of_outline(config.index_dir, problem.path)
     document = below if config.bundle == "." else f"{config.bundle}/{below}"
-    if document not in repository.git.untracked(document):
+    if document not in repository.git.index.untracked(document):
         return problem
     message = f"its document {document} is not staged"
     return Problem(problem.rule, problem.path, message, remedy=f"git add -- {shell_word(document)}")
@@ -109,7 +109,7 @@ def _from_head(
 ) -> list[Problem]:
     """Give damage that is only staged the cheaper remedy: a copy of HEAD's."""
     git, config = repository.git, repository.config
-    head = git.head_tree()
+    head = git.trees.head()
     damaged = {problem.path for problem in problems if problem.remedy == REBUILD}
     if head is None or not damaged:
         return problems
@@ -130,11 +130,11 @@ def worktree_differences(repository: Repository) -> tuple[list[Problem], list[Pr
     What an update wrote without staging it is no damage.
     """
     git = repository.git
-    if git.is_bare or git.is_sparse:
+    if git.is_bare or git.settings.is_sparse:
         return [], []
     written = read_unstaged(repository.view_dir)
     damage, unstaged = [], []
-    for path in git.changed_in_worktree(repository.config.index_dir):
+    for path in git.index.changed_in_worktree(repository.config.index_dir):
         if written.get(path) == file_digest(git.root, path):
             message, remedy = "it was updated but not staged", f"git add -- {shell_word(path)}"
             unstaged.append(Problem("unstaged", path, message, remedy=remedy))

@@ -17,7 +17,7 @@ from kbindex.storage.writer import Checkpoint
 def checkpoint(directory: Path | None) -> ExitCode:
     """Append the WAL's rows to the table, empty the WAL, and stage both."""
     git = Git(directory)
-    if git.is_mid_operation():
+    if git.state.is_mid_operation:
         raise RefusedError("a merge, rebase, cherry-pick or revert is under way", "finish it first")
     options = Options(may_change_recipe=False, checkpoint=Checkpoint.NOW)
     report = run_update(git, lambda _: options).report

@@ -34,7 +34,7 @@ def compact(directory: Path | None) -> ExitCode:
 
 def _compact(repository: Repository, snapshot: Snapshot) -> str:
     git, config = repository.git, repository.config
-    if git.is_mid_operation():
+    if git.state.is_mid_operation:
         raise RefusedError("a merge, rebase, cherry-pick or revert is under way", "finish it first")
     recipe = read_recipe(git, snapshot, config)
     assert recipe is not None
@@ -43,7 +43,7 @@ def _compact(repository: Repository, snapshot: Snapshot) -> str:
         held, damage = load_committed(git, snapshot, cache, recipe.embedder, config.index_dir)
         if damage:
             raise damage[0]
-        states = [s for s in compare(snapshot, recipe.embedder, git) if s.is_fresh]
+        states = [s for s in compare(snapshot, recipe.embedder, git.objects) if s.is_fresh]
         live = {key for state in states for key in state.keys}
         # An update takes up again most of what a stale document's outline names.
         needed = (live | outline_keys(git, [snapshot]) | _branch_keys(repository)) & held
@@ -53,7 +53,7 @@ def _compact(repository: Repository, snapshot: Snapshot) -> str:
         store = RowStore(git, config, snapshot, cache, identity)
         rows += store.committed_rows(needed - live)
         changes = store.start_table(rows, vectors)
-        before = git.total_size([*snapshot.table.values(), *snapshot.wal.values()])
+        before = git.objects.total_size([*snapshot.table.values(), *snapshot.wal.values()])
         stage_changes(git, changes, config.index_dir)
     after = sum(len(content) for content in changes.values() if content)
     return (
@@ -65,5 +65,5 @@ def _compact(repository: Repository, snapshot: Snapshot) -> str:
 def _branch_keys(repository: Repository) -> set[str]:
     """Return the keys that the outlines at the tip of any branch name."""
     git, config = repository.git, repository.config
-    trees = filter(None, map(git.find_tree, git.branch_tips()))
+    trees = filter(None, map(git.trees.find, git.state.branch_tips()))
     return outline_keys(git, (read_snapshot(git, tree, config) for tree in trees))

@@ -72,17 +72,17 @@ def diff(
 
 def _tree(git: Git, name: str) -> str:
     if name == STAGED:
-        return git.write_tree()
+        return git.index.write_tree()
     if name == WORKTREE:
-        return git.write_worktree_tree(".")
-    return git.resolve_tree(name)
+        return git.index.write_worktree_tree(".")
+    return git.trees.resolve(name)
 
 
 def _outlines(repository: Repository, snapshot: Snapshot) -> dict[str, Sequence[Entry]]:
     """Return the entries of every document's outline; one that can't be read counts as empty."""
     found: dict[str, Sequence[Entry]] = {}
     paths = sorted(snapshot.outlines)
-    listings = repository.git.read_blobs([snapshot.outlines[path] for path in paths])
+    listings = repository.git.objects.read_blobs([snapshot.outlines[path] for path in paths])
     for path, (_, listing) in zip(paths, listings, strict=True):
         try:
             found[path] = parse_outline(listing.decode("utf-8", "replace"))
@@ -129,10 +129,10 @@ def _recipe_changes(repositories: list[Repository], snapshots: list[Snapshot]) -
 def _bytes_added(repositories: list[Repository], trees: list[str]) -> int:
     git = repositories[0].git
     before, after = (
-        {oid for _, oid, _ in git.list_tree(tree, repository.config.index_dir)}
+        {oid for _, oid, _ in git.trees.files(tree, repository.config.index_dir)}
         for tree, repository in zip(trees, repositories, strict=True)
     )
-    return git.total_size(sorted(after - before))
+    return git.objects.total_size(sorted(after - before))
 
 
 def _document_json(change: DocumentChange) -> dict[str, Any]:

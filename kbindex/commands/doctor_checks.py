@@ -49,7 +49,7 @@ def examine(repository: Repository) -> Iterator[Finding]:
 
 
 def _git(repository: Repository) -> Iterator[Finding]:
-    version = repository.git.version
+    version = repository.git.settings.version
     numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
     if numbers < _LEAST_GIT:
         yield Finding("git", "error", f"git {version} is too old", "install git 2.31 or newer")
@@ -67,7 +67,7 @@ def _hooks(repository: Repository) -> Iterator[Finding]:
     if repository.git.is_bare:
         return
     framework = _framework(repository.git.root)
-    folder = repository.git.hooks_dir
+    folder = repository.git.settings.hooks_dir
     missing = [name for name in HOOK_TYPES if not _runs(folder / name, framework)]
     kind = "pre-commit" if framework else "native"
     if missing:
@@ -102,7 +102,7 @@ def _attributes(repository: Repository) -> Iterator[Finding]:
         return
     changed = []
     for place in _PLACES:
-        found = git.attributes(f"{folder}/{place}", "text", "filter", "ident")
+        found = git.settings.attributes(f"{folder}/{place}", "text", "filter", "ident")
         if found["text"] != "unset" or found["filter"] not in ("unset", "unspecified"):
             changed.append(place)
     if changed:
@@ -111,7 +111,7 @@ def _attributes(repository: Repository) -> Iterator[Finding]:
         yield Finding("attributes", "error", message, remedy)
     else:
         yield Finding("attributes", "ok", f"{folder}/ is kept byte for byte")
-    ignored = [place for place in _PLACES if git.is_ignored(f"{folder}/{place}")]
+    ignored = [place for place in _PLACES if git.settings.is_ignored(f"{folder}/{place}")]
     if ignored:
         message = f".gitignore leaves out {', '.join(ignored)} in {folder}/"
         yield Finding("attributes", "error", message, f"add '!{folder}/**' to .gitignore")

@@ -49,7 +49,7 @@ def _find(repository: Repository, view: View, name: str, passage: Passage) -> di
     name, anchor = _split_anchor(view, repository.config, name, passage)
     document = find_document(view, repository.config, name)
     path = document.path
-    text = decode(repository.git.read_blob(document.blob))
+    text = decode(repository.git.objects.read_blob(document.blob))
     section = None
     if anchor is not None:
         section = find_section(text, json.loads(document.headings), anchor, path)
@@ -116,5 +116,5 @@ def _line_span(text: str, first: int, last: int) -> tuple[int, int]:
 
 
 def _mention_newer_text(repository: Repository, path: str) -> None:
-    if not repository.git.is_bare and path in repository.git.changed_in_worktree(path):
+    if not repository.git.is_bare and path in repository.git.index.changed_in_worktree(path):
         note(f"{path} in the work tree differs from this, the indexed text")

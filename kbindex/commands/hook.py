@@ -17,7 +17,8 @@ from kbindex.core.errors import (
     UsageError,
 )
 from kbindex.core.text import shell_word
-from kbindex.git.client import Git, decode_path, pathspec
+from kbindex.git.client import Git
+from kbindex.git.paths import decode_path, pathspec
 from kbindex.local.files import remove
 from kbindex.output.console import note
 from kbindex.repo.repository import Repository, repository_at
@@ -49,12 +50,12 @@ def _pre_commit(git: Git, stage: bool) -> ExitCode:
     repository = _unless_fresh(git)
     if repository is None:
         return ExitCode.OK
-    if git.has_index_of_its_own:
+    if git.index.is_of_one_commit:
         # The work tree follows in post-commit, when the commit has been made; so does git's index
         # after `git commit PATH`, which keeps the old files in it.
         repository.view_dir.mkdir(parents=True, exist_ok=True)
         (repository.view_dir / _HEAL).touch()
-    changed = _update(repository, stage, merging=git.is_mid_operation())
+    changed = _update(repository, stage, merging=git.state.is_mid_operation)
     if changed is None:
         return ExitCode.NEGATIVE
     if changed and not stage:
@@ -78,7 +79,7 @@ def _pre_merge_commit(git: Git) -> ExitCode:
 
 def _unless_fresh(git: Git) -> Repository | None:
     """Return the repository as it is staged, ``None`` where its index is known to be fresh."""
-    tree = git.write_tree()
+    tree = git.index.write_tree()
     repository = repository_at(git, tree)
     return None if _is_known_fresh(repository, tree) else repository
 
@@ -88,7 +89,7 @@ def _post_commit(git: Git) -> ExitCode:
 
     Says so when HEAD's index is stale.
     """
-    tree = git.head_tree()
+    tree = git.trees.head()
     if tree is None:
         return ExitCode.OK
     repository = repository_at(git, tree)
@@ -112,7 +113,7 @@ def _pre_push(git: Git) -> ExitCode:
     is_refused = False
     for commit, ref in _pushed():
         if ref.startswith("refs/heads/") and set(commit) != {"0"}:
-            tree = git.resolve_tree(commit)
+            tree = git.trees.resolve(commit)
             is_refused |= _is_faulty(repository_at(git, tree), tree, f"{ref}: its index")
     return ExitCode.NEGATIVE if is_refused else ExitCode.OK
 
@@ -164,7 +165,7 @@ def _update(repository: Repository, stage: bool, *, merging: bool) -> list[str] 
 
 def _within_reach(git: Git, error: KbindexError) -> KbindexError:
     """Give an error a remedy that ends: an update sees nothing that is staged for one commit."""
-    is_out_of_reach = git.has_index_of_its_own and not isinstance(error, TooMuchToEmbedError)
+    is_out_of_reach = git.index.is_of_one_commit and not isinstance(error, TooMuchToEmbedError)
     if is_out_of_reach and (error.remedy or "").startswith("kbindex update"):
         error.remedy = (
             "stage what the commit is to hold with 'git add', run 'kbindex update', then "
@@ -177,8 +178,8 @@ def _options(git: Git, config: Config, merging: bool) -> Options:
     from kbindex.index.build import Options
     from kbindex.storage.writer import Checkpoint
 
-    default = config.default_branch or git.default_branch()
-    is_default = default is not None and git.branch() == default
+    default = config.default_branch or git.state.default_branch()
+    is_default = default is not None and git.state.branch() == default
     return Options(
         may_change_recipe=False,
         max_embedded=config.hook_max_chunks,
@@ -206,7 +207,7 @@ def _is_faulty(repository: Repository, tree: str, name: str) -> bool:
             return True
     if problems:
         is_damaged = any(problem.rule in ("damaged-file", "bad-vector") for problem in problems)
-        is_here = tree == repository.git.head_tree()
+        is_here = tree == repository.git.trees.head()
         first = "" if is_here else "check it out and "
         note(f"{name} is {'damaged' if is_damaged else 'stale'}; {first}mend it with: {_AMEND}")
         return True

@@ -14,9 +14,10 @@ from kbindex.configuration.file import FILE_NAME, PYPROJECT
 from kbindex.core.errors import ExitCode, NoBundleError, UsageError
 from kbindex.core.text import shell_word
 from kbindex.embed.select import open_embedder
-from kbindex.git.client import Git, encode_path
+from kbindex.git.client import Git
 from kbindex.git.hooks import PRE_COMMIT_CONFIG
 from kbindex.git.install import install_in_framework, install_shims
+from kbindex.git.paths import encode_path
 from kbindex.git.worktree import write_file
 from kbindex.index.build import Options
 from kbindex.output.console import put

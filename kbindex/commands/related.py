@@ -8,7 +8,7 @@ from typing import Any
 from kbindex.configuration.recipe import refuse_other_composition
 from kbindex.core.errors import ExitCode
 from kbindex.core.text import as_text
-from kbindex.git.client import decode_path
+from kbindex.git.paths import decode_path
 from kbindex.output.console import put
 from kbindex.output.formats import Format
 from kbindex.output.render import to_json

@@ -23,22 +23,24 @@ def resolve(directory: Path | None) -> ExitCode:
     git = Git(directory)
     git.require_worktree()
     with write_lock(git):  # what another run committed while we waited is seen
-        head = git.head_tree()
+        head = git.trees.head()
         repository = repository_at(git, head)
         config = repository.config
-        if head is None or not (git.operation_commits() or git.unmerged(config.index_dir)):
+        if head is None or not (
+            git.state.operation_commits() or git.index.unmerged(config.index_dir)
+        ):
             put("nothing to resolve: no merge, rebase, cherry-pick or revert is under way")
             return ExitCode.OK
         settled = settle_index(repository, head)
     put(_account(settled))
-    left = sorted(git.unmerged("."))
+    left = sorted(git.index.unmerged("."))
     if left:
         put(as_text(["still to resolve by hand: " + ", ".join(left)]))
-    if git.is_rebasing:  # whose --continue runs no pre-commit hook
+    if git.state.is_rebasing:  # whose --continue runs no pre-commit hook
         put("next: 'git add' what you resolved, 'kbindex update', then 'git rebase --continue'")
     else:
         put("next: 'git add' what you resolved, then commit; the hook mends the rest")
-    return ExitCode.NEGATIVE if git.unmerged(config.index_dir) else ExitCode.OK
+    return ExitCode.NEGATIVE if git.index.unmerged(config.index_dir) else ExitCode.OK
 
 
 def _account(settled: Settled) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from kbindex.configuration.recipe import identity_id
 from kbindex.core.errors import ExitCode
 from kbindex.core.model import Coverage, Recipe, Snapshot
-from kbindex.git.client import decode_path
+from kbindex.git.paths import decode_path
 from kbindex.output.console import put
 from kbindex.output.formats import Format
 from kbindex.output.render import render_facts
@@ -110,7 +110,7 @@ def _committed_facts(
         "wal_files": len(snapshot.wal),
         "wal_rows": n_wal_rows,
         "checkpoint_due": every > 0 and len(snapshot.wal) >= every,
-        "bytes": git.total_size([*snapshot.table.values(), *snapshot.wal.values()]),
+        "bytes": git.objects.total_size([*snapshot.table.values(), *snapshot.wal.values()]),
     }
 
 

@@ -104,7 +104,7 @@ def run_update(
             _settle_conflicts(git)
             return _follow(git, make_options, stage)
         repository = worktree_repository(git)
-        tree = git.write_worktree_tree(repository.config.bundle)
+        tree = git.index.write_worktree_tree(repository.config.bundle)
         return _run(repository, tree, make_options(repository.config), stage)
 
 
@@ -112,7 +112,7 @@ def _follow(git: Git, make_options: Callable[[Config], Options], stage: bool) ->
     """Update what is staged, and once more where something was staged meanwhile."""
     earlier: Outcome | None = None
     for _ in range(_ROUNDS):
-        tree = git.write_tree()
+        tree = git.index.write_tree()
         repository = repository_at(git, tree)
         outcome = _run(repository, tree, make_options(repository.config), stage)
         outcome = outcome.after(earlier) if earlier else outcome
@@ -127,7 +127,7 @@ def _follow(git: Git, make_options: Callable[[Config], Options], stage: bool) ->
 
 def _is_state(git: Git, repository: Repository, tree: str) -> bool:
     """Whether bundle, index and configuration are staged as they are in ``tree``."""
-    staged = git.write_tree()
+    staged = git.index.write_tree()
     return tree == staged or (
         repository.state_id(tree) == repository_at(git, staged).state_id(staged)
     )
@@ -135,8 +135,8 @@ def _is_state(git: Git, repository: Repository, tree: str) -> bool:
 
 def _settle_conflicts(git: Git) -> None:
     """Settle conflicts where only the index has any: the documents are resolved already."""
-    unmerged = git.unmerged(".")
-    head = git.head_tree()
+    unmerged = git.index.unmerged(".")
+    head = git.trees.head()
     if not unmerged or head is None:
         return
     repository = repository_at(git, head)
@@ -169,7 +169,7 @@ def _run(repository: Repository, tree: str, options: Options, stage: bool) -> Ou
         blobs = store_changes(git, changes)
         changed = stage_stored(git, blobs, config.index_dir)
         # Not what is staged by now: somebody may have staged a document while we worked.
-        proven = git.tree_with(tree, blobs)
+        proven = git.index.tree_with(tree, blobs)
         if not report.problems:
             cache.add_fresh(repository.state_id(proven))
     return Outcome(changed, report, proven)
@@ -234,5 +234,5 @@ def render_report(report: Report, dry_run: bool = False) -> str:
 
 def _mention_unstaged_configuration(git: Git) -> None:
     for name in (FILE_NAME, PYPROJECT):
-        if name in git.changed_in_worktree(name) + git.untracked(name):
+        if name in git.index.changed_in_worktree(name) + git.index.untracked(name):
             note(f"{name} differs from what is staged; the staged one counts")

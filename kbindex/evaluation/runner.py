@@ -17,7 +17,7 @@ from kbindex.document.tokens import token_starts
 from kbindex.embed import Embedder
 from kbindex.evaluation.metrics import Judged, Passage, Ranking, Target, fuse_ranks
 from kbindex.evaluation.questions import Question, Wanted, locate
-from kbindex.git.client import decode_path, encode_path
+from kbindex.git.paths import decode_path, encode_path
 from kbindex.repo.repository import Repository
 from kbindex.search.hybrid import Filters, Request, search
 from kbindex.search.query import embed_query
@@ -50,7 +50,7 @@ class Bench:
         self.text = cache(self._text)
 
     def _text(self, blob: str) -> str:
-        return decode(self._repository.git.read_blob(blob))
+        return decode(self._repository.git.objects.read_blob(blob))
 
     def judged(self, questions: Sequence[Question], name: str) -> list[Judged]:
         """Return the questions with their targets found. Raises UsageError if one is not there."""

@@ -15,7 +15,7 @@ import yaml
 
 from kbindex.configuration.config import Config
 from kbindex.core.errors import UnsafePlaceError, UsageError
-from kbindex.git.client import Git, encode_path
+from kbindex.git.client import Git
 from kbindex.git.hooks import (
     HOOK_TYPES,
     KEPT_SUFFIX,
@@ -24,6 +24,7 @@ from kbindex.git.hooks import (
     framework_entry,
     shim,
 )
+from kbindex.git.paths import encode_path
 from kbindex.git.worktree import read_file, require_plain, write_file
 from kbindex.output.console import note
 
@@ -121,7 +122,7 @@ def _load(text: str) -> dict[str, Any]:
 
 def install_shims(git: Git) -> None:
     """Install a shim for each hook; one that is there is kept and runs first."""
-    folder = git.hooks_dir
+    folder = git.settings.hooks_dir
     if folder.is_relative_to(git.root) and not folder.is_relative_to(git.common_dir):
         # Files of the repository: what links there point to is not the user's choice.
         below = folder.relative_to(git.root).as_posix()

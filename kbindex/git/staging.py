@@ -34,19 +34,19 @@ def stage_changes(git: Git, changes: Mapping[str, bytes | None], index_dir: str)
 def store_changes(git: Git, changes: Mapping[str, bytes | None]) -> dict[str, str | None]:
     """Store the content of each file; return the blobs by path, ``None`` where one goes."""
     written = {path: content for path, content in changes.items() if content is not None}
-    oids = dict(zip(written, git.write_blobs(list(written.values())), strict=True))
+    oids = dict(zip(written, git.objects.write_blobs(list(written.values())), strict=True))
     return {path: oids.get(path) for path in changes}
 
 
 def stage_stored(git: Git, blobs: Mapping[str, str | None], index_dir: str) -> list[str]:
     """Stage the blobs that differ from what is staged, as ``stage_changes`` does."""
-    entries = list(git.index_files(index_dir))
+    entries = list(git.index.files(index_dir))
     _require_folder(git, index_dir, entries)
     staged = {path: oid for _, oid, path in entries}
     differing = {path: oid for path, oid in blobs.items() if staged.get(path) != oid}
-    follows = not (_leaves_worktree(git) or git.is_sparse)
+    follows = not (_leaves_worktree(git) or git.settings.is_sparse)
     if follows:  # before anything is staged
-        stay = set(git.changed_in_worktree(index_dir)) - differing.keys()
+        stay = set(git.index.changed_in_worktree(index_dir)) - differing.keys()
         require_plain(git.root, stay, {path for path, oid in differing.items() if oid is None})
     stage_blobs(git, differing)
     if follows:
@@ -61,7 +61,7 @@ def _require_folder(git: Git, index_dir: str, entries: Iterable[tuple[str, str, 
     """
     above = index_dir.rpartition("/")[0]
     if above:
-        entries = git.index_files(above.split("/")[0])
+        entries = git.index.files(above.split("/")[0])
     for mode, _, path in entries:
         is_in_the_way = path != index_dir or is_regular(mode)
         if is_in_the_way and f"{index_dir}/".startswith(f"{path}/"):
@@ -73,17 +73,19 @@ def _require_folder(git: Git, index_dir: str, entries: Iterable[tuple[str, str, 
 
 def _leaves_worktree(git: Git) -> bool:
     # The commit may yet be stopped, and what it staged be lost; post-commit brings the work tree.
-    return git.has_index_of_its_own and not git.is_worktree_watched
+    return git.index.is_of_one_commit and not git.is_worktree_watched
 
 
 def restore_worktree(git: Git, index_dir: str) -> None:
     """Make the work tree's index files those that are staged, whoever left them otherwise."""
-    if git.is_sparse:
+    if git.settings.is_sparse:
         return
-    changed = git.changed_in_worktree(index_dir)
+    changed = git.index.changed_in_worktree(index_dir)
     require_plain(git.root, changed)
-    git.check_out(changed)
-    for path in git.untracked(*(f"{index_dir}/{folder}" for folder in (WAL, TABLE, OUTLINES))):
+    git.index.check_out(changed)
+    for path in git.index.untracked(
+        *(f"{index_dir}/{folder}" for folder in (WAL, TABLE, OUTLINES))
+    ):
         remove_file(git.root, path)  # of a commit that was stopped, or a writer that was killed
 
 
@@ -93,14 +95,14 @@ def stage_blobs(git: Git, blobs: Mapping[str, str | None]) -> None:
     follows = not _leaves_worktree(git)
     if follows:
         require_plain(git.root, blobs.keys(), removed)
-    git.stage(blobs)
+    git.index.stage(blobs)
     for path in removed if follows else ():
         remove_file(git.root, path)
     present = sorted(blobs.keys() - removed)
-    if git.is_sparse:
-        git.skip_in_worktree(present)
+    if git.settings.is_sparse:
+        git.index.skip_in_worktree(present)
     elif follows:
-        git.check_out(present)
+        git.index.check_out(present)
 
 
 def write_changes(
@@ -110,7 +112,7 @@ def write_changes(
 
     A note of them is left in ``local_dir``, so that a check can tell them from damage.
     """
-    _require_folder(git, index_dir, git.index_files(index_dir))
+    _require_folder(git, index_dir, git.index.files(index_dir))
     removed = {path for path, content in changes.items() if content is None}
     require_plain(git.root, changes.keys(), removed)
     differing = [path for path in removed if remove_file(git.root, path)]

@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from kbindex.git.client import encode_path
+from kbindex.git.paths import encode_path
 
 
 def stashed_paths_below(folder: str) -> bool:

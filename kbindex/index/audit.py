@@ -134,7 +134,7 @@ class _Highest:
 
 def _candidates(git: Git, snapshot: Snapshot, identity: EmbedderIdentity) -> Iterator[Candidate]:
     """Yield the chunks of documents whose outline stands; what is stale has no right vector."""
-    for state in compare(snapshot, identity, git):
+    for state in compare(snapshot, identity, git.objects):
         if not state.is_fresh or state.text is None:
             continue
         for entry, made in zip(state.entries, state.chunks, strict=True):

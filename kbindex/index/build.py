@@ -175,7 +175,7 @@ class Build:
             return
         folder = self._config.index_dir
         below = {document_of_outline(folder, path) for path in self._snapshot.orphans}
-        for _, _, path in self._git.list_tree(self._snapshot.tree, "."):
+        for _, _, path in self._git.trees.files(self._snapshot.tree, "."):
             if path in below or any(path.endswith(f"/{name}") for name in below):
                 raise RefusedError(
                     f"no document is left in '{self._config.bundle}/', but {path} is still there: "
@@ -255,7 +255,7 @@ class Build:
         identity = self._recipe.embedder if outlines_stand else None
         fresh, stale, newly_proven = [], [], {}
         most = self._recipe.chunk_max_tokens
-        for state in compare(self._snapshot, identity, self._git, proven, most):
+        for state in compare(self._snapshot, identity, self._git.objects, proven, most):
             if state.rule == "unreadable-document":
                 self._fail(state.path, state.message, state.line)
             elif not state.is_fresh or (is_strict and self._deviates(state)):
@@ -279,7 +279,7 @@ class Build:
         if stored.composition != self._recipe.composition:  # no key can tell
             head = self._head_documents
             return {p for p, blob in self._snapshot.documents.items() if head.get(p) != blob}
-        states = compare(self._snapshot, stored.embedder, self._git)
+        states = compare(self._snapshot, stored.embedder, self._git.objects)
         return {state.path for state in states if not state.is_fresh}
 
     def _draft(self, stale: Iterable[DocumentState]) -> list[Draft]:
@@ -338,7 +338,7 @@ class Build:
 
         A conflict in the table that was added blindly leaves rows of one side out of it.
         """
-        trees = commit_trees(self._git, [*self._git.operation_commits(), "HEAD"])
+        trees = commit_trees(self._git, [*self._git.state.operation_commits(), "HEAD"])
         for tree in trees:
             other = read_snapshot(self._git, tree, self._config)
             load_committed(
@@ -370,7 +370,7 @@ class Build:
         """Yield the states of documents whose text is needed once more."""
         documents = {path: self._snapshot.documents[path] for path in paths}
         part = replace(self._snapshot, documents=documents)
-        yield from compare(part, self._recipe.embedder, self._git)
+        yield from compare(part, self._recipe.embedder, self._git.objects)
 
     def _embed(self, drafts: Sequence[Draft], missing: Sequence[str]) -> set[str]:
         """Embed what is missing; return the keys of the texts that are too long."""
@@ -515,16 +515,16 @@ class Build:
             blob = blobs.get(draft.path)
             if blob is None or draft.outline is None or blob == draft.blob:
                 continue
-            before = self._git.read_blob(blob).decode("utf-8", "replace")
-            listing = self._git.read_blob(draft.outline).decode("utf-8", "replace")
-            after = self._git.read_blob(draft.blob).decode("utf-8", "replace")
+            before = self._git.objects.read_blob(blob).decode("utf-8", "replace")
+            listing = self._git.objects.read_blob(draft.outline).decode("utf-8", "replace")
+            after = self._git.objects.read_blob(draft.blob).decode("utf-8", "replace")
             n_chunks += count_recontexted(before, listing, after, draft.entries)
         return n_chunks
 
     @cached_property
     def _head_documents(self) -> dict[str, str]:
-        head = self._git.head_tree()
-        files = self._git.list_tree(head, self._config.bundle) if head else ()
+        head = self._git.trees.head()
+        files = self._git.trees.files(head, self._config.bundle) if head else ()
         return {path: oid for _, oid, path in files}
 
     def _document_of(self, outline: str) -> str:

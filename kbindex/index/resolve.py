@@ -44,7 +44,7 @@ def settle_index(repository: Repository, head: str) -> Settled:
         ours = read_snapshot(git, head, repository.config)
         settled = _settle(git, repository.config.index_dir, ours)
         stage_blobs(git, settled.blobs)
-        trees = commit_trees(git, git.operation_commits())
+        trees = commit_trees(git, git.state.operation_commits())
         settled.n_rows = _add_rows(repository, cache, ours, trees)
     return settled
 
@@ -53,7 +53,7 @@ def _settle(git: Git, index_dir: str, ours: Snapshot) -> Settled:
     """Decide each index file: HEAD's table and recipe, our side of outlines, all WAL files."""
     settled = Settled()
     folders = (f"{index_dir}/{TABLE}/", f"{index_dir}/{LINEAGE}")
-    for path, sides in git.unmerged(index_dir).items():
+    for path, sides in git.index.unmerged(index_dir).items():
         if path.startswith(folders):
             settled.takes_table = True
         elif path.startswith(f"{index_dir}/{WAL}/"):
@@ -73,17 +73,17 @@ def _settle(git: Git, index_dir: str, ours: Snapshot) -> Settled:
 def _is_whole(git: Git, index_dir: str) -> bool:
     """Whether the staged table is that of its mark: it merged by itself, or nobody touched it."""
     folder = f"{index_dir}/{TABLE}/"
-    staged = {path: oid for _, oid, path in git.index_files(folder[:-1], f"{index_dir}/{LINEAGE}")}
+    staged = {path: oid for _, oid, path in git.index.files(folder[:-1], f"{index_dir}/{LINEAGE}")}
     mark = staged.pop(f"{index_dir}/{LINEAGE}", None)
     names = (path.removeprefix(folder) for path in staged)
-    return mark is not None and git.read_blob(mark) == render_lineage(names)
+    return mark is not None and git.objects.read_blob(mark) == render_lineage(names)
 
 
 def _table_of(git: Git, index_dir: str, ours: Snapshot) -> dict[str, str | None]:
     """Return what makes the staged table, whatever lies there, that of ``ours``."""
     folder, lineage = f"{index_dir}/{TABLE}", f"{index_dir}/{LINEAGE}"
-    staged = {path for _, _, path in git.index_files(folder, lineage)}
-    unmerged = [*git.unmerged(folder), *git.unmerged(lineage)]
+    staged = {path for _, _, path in git.index.files(folder, lineage)}
+    unmerged = [*git.index.unmerged(folder), *git.index.unmerged(lineage)]
     blobs: dict[str, str | None] = dict.fromkeys([*staged, *unmerged])
     blobs |= {f"{folder}/{name}": oid for name, oid in ours.table.items()}
     return blobs | ({lineage: ours.lineage} if ours.lineage else {})

@@ -34,11 +34,11 @@ def retaken_keys(
 
     ``fresh`` are the documents whose outline stands, ``drafted`` the keys of all others.
     """
-    head = git.head_tree()
+    head = git.trees.head()
     if head is None:
         return set()
     # Of the index alone, which is listed in half the time: its outlines are all without documents.
-    before = make_snapshot(head, git.list_tree(head, config.index_dir), config)
+    before = make_snapshot(head, git.trees.files(head, config.index_dir), config)
     old = dict(before.orphans)
     needed: set[str] = set()
     taken = set(drafted)

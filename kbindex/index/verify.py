@@ -82,7 +82,7 @@ def verify(git: Git, config: Config, snapshot: Snapshot, *, strict: bool = False
     max_tokens = recipe.chunk_max_tokens if recipe else None
     is_strict = strict and recipe is not None and recipe.chunker == CHUNKER_VERSION
     holders: dict[str, str] = {}
-    for state in compare(snapshot, identity, git, max_tokens=max_tokens):
+    for state in compare(snapshot, identity, git.objects, max_tokens=max_tokens):
         verdict.n_chunks += len(state.keys)
         for key in state.keys:
             holders.setdefault(key, state.path)

@@ -76,7 +76,7 @@ def _filled(root: Path, folder: Path, names: Sequence[str]) -> Git:
     git = Git(root, made_in=folder)
     (folder / "info").mkdir(exist_ok=True)
     (folder / "info/attributes").write_text(_ATTRIBUTES)
-    git.add_all(*(name for name in names if os.path.lexists(root / name)), ignored=True)
+    git.index.add_all(*(name for name in names if os.path.lexists(root / name)), ignored=True)
     return git
 
 

@@ -13,13 +13,14 @@ from kbindex.configuration.config import Config, load_config
 from kbindex.configuration.file import FILE_NAME, MOST_BYTES, PYPROJECT, require_size
 from kbindex.core.errors import LINK, UnsafePlaceError, UsageError
 from kbindex.core.names import is_regular
-from kbindex.git.client import Git, decode_path
+from kbindex.git.client import Git
+from kbindex.git.paths import decode_path
 from kbindex.git.worktree import read_file
 
 
 def read_config(git: Git, tree: str | None) -> Config:
     """Return the configuration in ``tree`` (defaults for ``None``), with ``KBINDEX_*`` applied."""
-    found = git.files_at(tree, FILE_NAME, PYPROJECT) if tree else {}
+    found = git.trees.files_at(tree, FILE_NAME, PYPROJECT) if tree else {}
 
     def read(name: str) -> str | None:
         if name not in found:

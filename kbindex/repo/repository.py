@@ -48,7 +48,7 @@ class Repository:
         Only object ids are read.
         """
         git, config = self.git, self.config
-        ids = git.object_ids(tree, config.bundle, config.index_dir)
+        ids = git.trees.object_ids(tree, config.bundle, config.index_dir)
         content = repr((__version__, versions(), config, ids))
         return hashlib.sha256(content.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
@@ -72,7 +72,7 @@ def open_repository(directory: Path | None) -> Repository:
         if exported is None:
             raise
         git = exported
-    return repository_at(git, git.head_tree()) if git.is_bare else worktree_repository(git)
+    return repository_at(git, git.trees.head()) if git.is_bare else worktree_repository(git)
 
 
 def worktree_repository(git: Git) -> Repository:
@@ -90,7 +90,7 @@ def open_tree(directory: Path | None, revision: str | None) -> tuple[Repository,
     git = Git(directory)
     if git.is_bare and revision is None:
         revision = "HEAD"
-    tree = git.resolve_tree(revision) if revision else git.staged_tree()
+    tree = git.trees.resolve(revision) if revision else git.index.staged_tree()
     if tree is None:  # a read-only repository; what is staged can be listed all the same
         repository = open_repository(directory)
         return repository, read_staged_snapshot(git, repository.config)

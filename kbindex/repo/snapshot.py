@@ -29,7 +29,7 @@ _MOST_NAMED = 100
 
 def read_snapshot(git: Git, tree: str, config: Config) -> Snapshot:
     """List the documents and index files of ``tree``."""
-    return make_snapshot(tree, git.list_tree(tree, config.bundle, config.index_dir), config)
+    return make_snapshot(tree, git.trees.files(tree, config.bundle, config.index_dir), config)
 
 
 def read_staged_snapshot(git: Git, config: Config) -> Snapshot:
@@ -38,10 +38,10 @@ def read_staged_snapshot(git: Git, config: Config) -> Snapshot:
     A bare repository has none; what its HEAD holds stands for it.
     """
     if git.is_bare:
-        head = git.head_tree()
+        head = git.trees.head()
         return read_snapshot(git, head, config) if head else make_snapshot("", (), config)
     return make_snapshot(
-        "", git.index_files(config.bundle, config.index_dir, take_ours=config.is_document), config
+        "", git.index.files(config.bundle, config.index_dir, take_ours=config.is_document), config
     )
 
 
@@ -55,7 +55,7 @@ def read_recipe(git: Git, snapshot: Snapshot, config: Config) -> Recipe | None:
                 path, "is missing (or in conflict), while the rest of the index is there"
             )
         return None
-    return parse_recipe(git.read_blob(snapshot.recipe).decode("utf-8", "replace"), path)
+    return parse_recipe(git.objects.read_blob(snapshot.recipe).decode("utf-8", "replace"), path)
 
 
 def refuse_hostile(snapshot: Snapshot) -> None:
@@ -76,8 +76,8 @@ def commit_trees(git: Git, commits: Iterable[str]) -> list[str]:
     """Return the trees of commits and of their parents that are here, each once."""
     found: dict[str, None] = {}
     for commit in commits:
-        for revision in (commit, *git.parents(commit)):
-            tree = git.find_tree(revision)
+        for revision in (commit, *git.state.parents(commit)):
+            tree = git.trees.find(revision)
             if tree:
                 found[tree] = None
     return list(found)

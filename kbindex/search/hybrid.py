@@ -15,7 +15,7 @@ from kbindex.configuration.config import Config
 from kbindex.configuration.patterns import Patterns, composed
 from kbindex.core.errors import UsageError
 from kbindex.core.model import Coverage, Hit
-from kbindex.git.client import decode_path, encode_path
+from kbindex.git.paths import decode_path, encode_path
 from kbindex.search.bm25 import chunks_with_phrases, search_words
 from kbindex.search.fusion import DEPTH, Candidate, collapse, fuse, top_similar
 from kbindex.view.database import DamagedView, View

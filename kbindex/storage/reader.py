@@ -82,7 +82,7 @@ def table_reader(git: Git, snapshot: Snapshot) -> ReadFile:
 
 
 def _read(git: Git, oid: str) -> bytes:
-    content = git.read_blob(oid)
+    content = git.objects.read_blob(oid)
     if content.startswith(LFS_POINTER.encode()):
         raise ValueError(POINTER_REASON)
     return content
@@ -161,7 +161,7 @@ def outline_keys(git: Git, snapshots: Iterable[Snapshot]) -> set[str]:
 def listed_keys(git: Git, oids: Iterable[str]) -> set[str]:
     """Return the keys in outlines, given as blobs; one that can't be read has none."""
     keys: set[str] = set()
-    for _, listing in git.read_blobs(sorted(oids)):
+    for _, listing in git.objects.read_blobs(sorted(oids)):
         try:
             keys |= {entry.key for entry in parse_outline(listing.decode("utf-8", "replace"))}
         except OutlineMismatch:

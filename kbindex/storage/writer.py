@@ -168,8 +168,8 @@ class RowStore:
 
     def _repeated_files(self) -> list[Source]:
         """Return the WAL files that are staged but not in HEAD."""
-        head = self._git.head_tree()
-        listed = self._git.list_tree(head, f"{self._folder}/{WAL}") if head else ()
+        head = self._git.trees.head()
+        listed = self._git.trees.files(head, f"{self._folder}/{WAL}") if head else ()
         in_head = {oid for _, oid, _ in listed}
         return [s for s in sources(self._snapshot) if s.wal_blob and s.wal_blob not in in_head]
 

@@ -9,7 +9,7 @@ from kbindex.configuration.config import Config
 from kbindex.configuration.patterns import composed
 from kbindex.core.errors import UsageError
 from kbindex.document.anchors import plain_text, slugify
-from kbindex.git.client import decode_path, encode_path
+from kbindex.git.paths import decode_path, encode_path
 from kbindex.output.console import note
 from kbindex.view.database import View
 

@@ -17,7 +17,7 @@ from kbindex.configuration.config import Config
 from kbindex.configuration.recipe import parse_recipe
 from kbindex.core.errors import KbindexError, NoIndexError
 from kbindex.core.model import Recipe, Snapshot
-from kbindex.git.client import decode_path
+from kbindex.git.paths import decode_path
 from kbindex.local.sqlite_errors import SQLITE_ERRORS, is_damage
 from kbindex.repo.repository import Repository, write_lock
 from kbindex.repo.snapshot import read_staged_snapshot
@@ -120,7 +120,7 @@ def _is_at_fault(repository: Repository, seal: Seal | None, error: Exception) ->
 def _index_state(repository: Repository) -> str:
     """Name the state of git's index (bare: of HEAD) and the configuration, empty if git doesn't."""
     git = repository.git
-    checksum = git.head_tree() if git.is_bare else index_checksum(git.index_file)
+    checksum = git.trees.head() if git.is_bare else index_checksum(git.index.file)
     return f"{checksum}:{_config_id(repository.config)}" if checksum else ""
 
 

@@ -16,7 +16,8 @@ from kbindex.document.chunk import Limits, chunk
 from kbindex.document.compose import compose
 from kbindex.document.markdown import document_type, parse, parse_frontmatter
 from kbindex.document.tokens import count_tokens, token_starts
-from kbindex.git.client import Git, decode_path, encode_path
+from kbindex.git.client import Git
+from kbindex.git.paths import decode_path, encode_path
 from kbindex.outline.file import make_entries
 from kbindex.outline.freshness import compare
 from kbindex.repo.repository import Repository
@@ -68,7 +69,7 @@ def refresh_view(repository: Repository, snapshot: Snapshot, view: View, state: 
 def _documents(
     git: Git, config: Config, snapshot: Snapshot, recipe: Recipe
 ) -> Iterator[IndexedDocument]:
-    for state in compare(snapshot, recipe.embedder, git):
+    for state in compare(snapshot, recipe.embedder, git.objects):
         if state.text is None:
             continue  # not text: check and status name it
         entries, chunks = state.entries, state.chunks

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from types import TracebackType
 
-from kbindex.git.client import CHANGED, UNTRACKED, pathspec, split_paths
+from kbindex.git.index import CHANGED, UNTRACKED
+from kbindex.git.paths import pathspec, split_paths
 from kbindex.repo.repository import Repository
 
 
