@@ -512,7 +512,7 @@ def assert_live_rows_dereference(repo: Repo) -> None:
     """Assert that the table's row of each live key cites, in history, what was embedded."""
     _, snapshot = open_tree(repo.root, "HEAD")
     repository, _ = open_tree(repo.root, "HEAD")
-    states = compare(snapshot, load_embedder("hash").identity, repository.git)
+    states = compare(snapshot, load_embedder("hash").identity, repository.git.objects)
     shown = {
         entry.key: made.shown
         for state in states

@@ -301,7 +301,7 @@ def shown_by_key(repo: Repo) -> dict[str, str]:
     """Return what the embedder was shown for each live key, derived from documents and outlines."""
     repository, snapshot = open_tree(repo.root, None)
     shown = {}
-    for state in compare(snapshot, load_embedder("hash").identity, repository.git):
+    for state in compare(snapshot, load_embedder("hash").identity, repository.git.objects):
         assert state.is_fresh, state.message
         for entry, made in zip(state.entries, state.chunks, strict=True):
             if made.shown is not None:

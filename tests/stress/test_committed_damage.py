@@ -191,7 +191,7 @@ def note_truth(repo: Repo) -> None:
     from kbindex.repo.repository import open_tree
 
     repository, snapshot = open_tree(repo.root, None)
-    states = compare(snapshot, HashEmbedder.identity, repository.git)
+    states = compare(snapshot, HashEmbedder.identity, repository.git.objects)
     shown = [c.shown for state in states for c in state.chunks if c.shown is not None]
     (repo.root.parent / "shown.json").write_text(json.dumps(shown))
     (repo.root.parent / "outlines.json").write_text(json.dumps(outlines_of(repo)))
