@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kbindex.core.model import Frontmatter
@@ -564,6 +564,24 @@ def test_no_text_makes_the_parser_raise_and_starts_are_in_order(text: str) -> No
     assert all(at < len(text) for at in starts)
 
 
+@pytest.mark.parametrize("ends", ["\u2028\u2028\u2028", "\u0085", "\r", ""])
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("title: [a]\n", "'title' is not a text"),
+        ("a: b\na: c\n", "'a' stands twice"),
+        ("lang: xx\n", "language 'xx' has no stemmer: words are as written"),
+        ('title: "open\n', "the frontmatter is not valid YAML"),
+    ],
+)
+def test_a_problem_names_the_line_as_git_counts_them(ends: str, wrong: str, message: str) -> None:
+    found = parse_frontmatter(f"---\n# {ends}\n{wrong}---\nBody\n")
+    ((line, said),) = found.problems
+    assert said.startswith(message)
+    assert line == (4 if "twice" in message or "YAML" in message else 3)
+
+
+@example('"' + "\u2028" * 4)
 @given(st.text(st.sampled_from("-\n\r:#[]{}&*!|>'\"%@` ab\x00\x07\ufeff\u2028"), max_size=80))
 @settings(deadline=None, max_examples=200)
 def test_no_frontmatter_makes_the_parser_raise(source: str) -> None:

@@ -124,7 +124,7 @@ def parse_frontmatter(text: str) -> Frontmatter:
         return Frontmatter(end)
     if not isinstance(node, yaml.MappingNode):
         return Frontmatter()
-    frontmatter = _read_mapping(node, end)
+    frontmatter = _read_mapping(node, source, end)
     forbidden = _UNPRINTABLE.search(source)
     if forbidden:
         line = source.count("\n", 0, forbidden.start()) + 2
@@ -264,21 +264,22 @@ def _yaml_loader() -> type:
     return getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
-def _read_mapping(node: yaml.MappingNode, end: int) -> Frontmatter:
+def _read_mapping(node: yaml.MappingNode, source: str, end: int) -> Frontmatter:
     values: dict[str, yaml.Node] = {}
     problems = []
     for key, value in node.value:
         if not isinstance(key, yaml.ScalarNode):
             continue
         if key.value in values:
-            problems.append((key.start_mark.line + 2, f"'{key.value}' stands twice"))
+            problems.append((_line_of(key.start_mark, source), f"'{key.value}' stands twice"))
         values[key.value] = value
     for name in ("title", "description", "type", "status"):
         if name in values and not isinstance(values[name], yaml.ScalarNode):
-            problems.append((values[name].start_mark.line + 2, f"'{name}' is not a text"))
+            line = _line_of(values[name].start_mark, source)
+            problems.append((line, f"'{name}' is not a text"))
     language = _scalar(values.get("language")) or _scalar(values.get("lang"))
     if language and language not in (AUTO, NONE) and named_language(language) is None:
-        line = (values.get("language") or values["lang"]).start_mark.line + 2
+        line = _line_of((values.get("language") or values["lang"]).start_mark, source)
         problems.append((line, f"language '{language}' has no stemmer: words are as written"))
     return Frontmatter(
         end=end,
@@ -290,6 +291,12 @@ def _read_mapping(node: yaml.MappingNode, end: int) -> Frontmatter:
         language=language,
         problems=tuple(problems[:_MOST_PROBLEMS]),
     )
+
+
+def _line_of(mark: yaml.Mark, source: str) -> int:
+    """Return the document's line (1-based) of a place in its frontmatter ``source``."""
+    # YAML also ends lines at U+2028 and the like, which mark.line counts.
+    return source.count("\n", 0, mark.index) + 2
 
 
 def _scalar(node: yaml.Node | None) -> str | None:
@@ -313,6 +320,7 @@ def _salvage_frontmatter(source: str, end: int, error: Exception) -> Frontmatter
     if not found and not re.match(r"\s*[\w-]+:", source):
         return Frontmatter()
     mark = getattr(error, "problem_mark", None)
+    line = _line_of(mark, source) if mark else 1
     reason = getattr(error, "problem", None) or getattr(error, "reason", "nested too deeply")
     return Frontmatter(
         end=end,
@@ -322,5 +330,5 @@ def _salvage_frontmatter(source: str, end: int, error: Exception) -> Frontmatter
         type=found.get("type"),
         status=found.get("status"),
         language=found.get("language") or found.get("lang"),
-        problems=((mark.line + 2 if mark else 1, f"the frontmatter is not valid YAML: {reason}"),),
+        problems=((line, f"the frontmatter is not valid YAML: {reason}"),),
     )
