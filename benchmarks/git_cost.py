@@ -24,7 +24,7 @@ import numpy as np
 import kbindex.commands.update as update
 from kbindex.core.model import EmbedderIdentity, Origin
 from kbindex.git.client import Git
-from kbindex.index.build import Options
+from kbindex.index.options import Options
 from kbindex.storage.writer import Checkpoint
 
 WORDS = Path(__file__).parent.parent.joinpath("bundle/sources/design-review-transcript.md")

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from kbindex.cli import app
 from kbindex.embed import load_embedder
-from kbindex.outline.freshness import compare
-from kbindex.repo.repository import open_tree
+from kbindex.outline.states import Proven
+from kbindex.storage.tree import open_index
 
 N_DOCUMENTS = 12
 N_PAIRS = int(os.environ.get("KBINDEX_TEST_PAIRS", "8"))
@@ -510,14 +510,13 @@ def branch_of_two_commits(repo: Repo) -> str:
 
 def assert_live_rows_dereference(repo: Repo) -> None:
     """Assert that the table's row of each live key cites, in history, what was embedded."""
-    _, snapshot = open_tree(repo.root, "HEAD")
-    repository, _ = open_tree(repo.root, "HEAD")
-    states = compare(snapshot, load_embedder("hash").identity, repository.git.objects)
+    states = open_index(repo.root, "HEAD").compare(load_embedder("hash").identity)
     shown = {
-        entry.key: made.shown
+        entry.key: entry.shown
         for state in states
-        for entry, made in zip(state.entries, state.chunks, strict=True)
-        if made.shown is not None
+        if isinstance(state, Proven)
+        for entry in state.entries
+        if entry.shown is not None
     }
     reachable = {line.split()[0] for line in repo.git("rev-list", "--objects", "HEAD").splitlines()}
     rows = {row.key: row for row in table_rows(repo.root / ".kbindex")[0]}

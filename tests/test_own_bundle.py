@@ -19,8 +19,7 @@ from kbindex.document.compose import compose
 from kbindex.document.markdown import decode, parse_frontmatter
 from kbindex.embed.builtin import MODEL_FILE, MODEL_SHA256, BuiltinEmbedder
 from kbindex.outline.file import parse_outline
-from kbindex.repo.repository import open_tree
-from kbindex.storage.reader import read_source, sources
+from kbindex.storage.tree import open_index
 from kbindex.storage.wal import decode_wal
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -155,10 +154,10 @@ def stored(own: Repo, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The committed vectors by key."""
     for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE"):
         monkeypatch.delenv(name, raising=False)
-    repository, snapshot = open_tree(own.root, "HEAD")
+    tree = open_index(own.root, "HEAD")
     found = {}
-    for source in sources(snapshot):
-        content = read_source(repository.git, snapshot, source, repository.config.index_dir)
+    for source in tree.sources:
+        content = tree.read(source)
         assert content.bad == ()
         assert {row.embedder for row in content.rows} == {identity_id(BuiltinEmbedder.identity)}
         for row, vector in zip(content.rows, content.vectors, strict=True):

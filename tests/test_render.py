@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbindex.core.model import Answer, Coverage, Hit, Problem
+from kbindex.core.model import Answer, Coverage, Hit, Problem, Rule
 from kbindex.core.text import printable
 from kbindex.output.formats import Format
 from kbindex.output.render import (
@@ -51,7 +51,7 @@ ANSWER = Answer(
     hits=(HIT,),
 )
 MENDED = "the heading changed (remedy: kbindex update)"
-PROBLEM = Problem("stale-document", "bundle/a.md", "the heading changed", 12, "kbindex update")
+PROBLEM = Problem(Rule.STALE_DOCUMENT, "bundle/a.md", "the heading changed", 12, "kbindex update")
 
 
 def hit_of(**values: object) -> dict[str, object]:
@@ -286,7 +286,7 @@ def test_control_characters_are_not_printed_in_annotations(field: str) -> None:
 
 
 def test_the_json_of_check_is_the_documented_one() -> None:
-    bare = Problem("damaged-file", ".kbindex/recipe.json", "is not a recipe")
+    bare = Problem(Rule.DAMAGED_FILE, ".kbindex/recipe.json", "is not a recipe")
     found = json.loads(render_check("4b825d", 31, 212, [PROBLEM, bare], [], Format.JSON))
     assert found == {
         "fresh": False,
@@ -375,7 +375,7 @@ def test_no_document_can_forge_an_annotation(path: str, message: str, remedy: st
 
 
 def test_sarif_has_the_shape_that_scanners_read() -> None:
-    other = Problem("frontmatter", "bundle/ä b.md", "is odd")
+    other = Problem(Rule.FRONTMATTER, "bundle/ä b.md", "is odd")
     found = json.loads(render_check("HEAD", 1, 1, [PROBLEM], [other], Format.SARIF))
     assert (found["version"], found["$schema"].endswith("sarif-2.1.0.json")) == ("2.1.0", True)
     [run] = found["runs"]

@@ -21,9 +21,9 @@ from typer.testing import CliRunner
 from kbindex.cli import app
 from kbindex.core.model import Row
 from kbindex.embed import load_embedder
-from kbindex.outline.freshness import compare
-from kbindex.repo.repository import open_tree
+from kbindex.outline.states import Proven
 from kbindex.storage.columns import checksum
+from kbindex.storage.tree import open_index
 from kbindex.storage.wal import decode_wal, encode_wal
 
 DIMENSION = 16
@@ -299,13 +299,10 @@ def test_a_row_s_span_in_its_blob_is_the_text_that_was_embedded(stored: Repo) ->
 
 def shown_by_key(repo: Repo) -> dict[str, str]:
     """Return what the embedder was shown for each live key, derived from documents and outlines."""
-    repository, snapshot = open_tree(repo.root, None)
     shown = {}
-    for state in compare(snapshot, load_embedder("hash").identity, repository.git.objects):
-        assert state.is_fresh, state.message
-        for entry, made in zip(state.entries, state.chunks, strict=True):
-            if made.shown is not None:
-                shown[entry.key] = made.shown
+    for state in open_index(repo.root, None).compare(load_embedder("hash").identity):
+        assert isinstance(state, Proven), state
+        shown |= {entry.key: entry.shown for entry in state.entries if entry.shown is not None}
     return shown
 
 

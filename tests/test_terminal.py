@@ -19,7 +19,7 @@ from kbindex.commands.update import render_report
 from kbindex.configuration.recipe import RecipeChange
 from kbindex.core.model import Finding
 from kbindex.core.text import as_text, escape_hidden, shell_word
-from kbindex.index.build import Report
+from kbindex.index.report import Report
 from kbindex.output.console import note, put, put_document
 from kbindex.output.formats import Format
 from kbindex.output.render import render_findings

@@ -7,7 +7,7 @@ from pathlib import Path
 from kbindex.commands.update import mention_problems, run_update
 from kbindex.core.errors import ExitCode, RefusedError
 from kbindex.git.client import Git
-from kbindex.index.build import Options
+from kbindex.index.options import Options
 from kbindex.output.console import put
 from kbindex.repo.repository import worktree_repository
 from kbindex.repo.snapshot import read_staged_snapshot

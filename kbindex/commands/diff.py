@@ -9,7 +9,7 @@ from typing import Any
 
 from kbindex.configuration.recipe import compare_recipes
 from kbindex.core.errors import ExitCode, KbindexError
-from kbindex.core.model import SEPARATOR, Entry, Recipe, Snapshot
+from kbindex.core.model import SEPARATOR, Line, Recipe
 from kbindex.core.text import as_text
 from kbindex.evaluation.questions import Question, read_questions
 from kbindex.git.client import Git
@@ -18,8 +18,8 @@ from kbindex.outline.file import OutlineMismatch, parse_outline
 from kbindex.output.console import note, put
 from kbindex.output.formats import Format
 from kbindex.output.render import to_json
-from kbindex.repo.repository import Repository, repository_at
-from kbindex.repo.snapshot import read_recipe, read_snapshot
+from kbindex.repo.repository import repository_at
+from kbindex.storage.tree import IndexTree, index_at
 
 STAGED = "staged"
 WORKTREE = "worktree"
@@ -42,47 +42,45 @@ def diff(
     """
     questions = read_questions(queries) if queries else ()
     git = Git(directory)
-    trees = [_tree(git, before), _tree(git, after)]
-    repositories = [repository_at(git, tree) for tree in trees]
-    snapshots = [
-        read_snapshot(git, tree, repository.config)
-        for tree, repository in zip(trees, repositories, strict=True)
-    ]
-    outlines = [_outlines(r, s) for r, s in zip(repositories, snapshots, strict=True)]
-    changes = diff_outlines(outlines[0], outlines[1])
+    old, new = _index(git, before), _index(git, after)
+    changes = diff_outlines(_outlines(old), _outlines(new))
     facts = {
         "before": before,
         "after": after,
-        "recipe": _recipe_changes(repositories, snapshots),
+        "recipe": _recipe_changes(old, new),
         "documents": [_document_json(change) for change in changes],
         "embedded": sum(change.n_embedded for change in changes),
         "reused": sum(change.n_reused for change in changes),
-        "bytes_added": _bytes_added(repositories, trees),
+        "bytes_added": _bytes_added(old, new),
     }
     if questions:
-        is_same = trees[0] == trees[1]
+        is_same = old.snapshot.tree == new.snapshot.tree
         facts["answers"] = (
             {"questions": len(questions), "moved": []}
             if is_same
-            else (_moved_answers(repositories, snapshots, questions))
+            else _moved_answers(old, new, questions)
         )
     put(_render(facts, changes, form))
     return ExitCode.NEGATIVE if exit_code and (changes or facts["recipe"]) else ExitCode.OK
 
 
-def _tree(git: Git, name: str) -> str:
+def _index(git: Git, name: str) -> IndexTree:
+    """Return the index of a revision, of ``staged`` or of ``worktree``."""
     if name == STAGED:
-        return git.index.write_tree()
-    if name == WORKTREE:
-        return git.index.write_worktree_tree(".")
-    return git.trees.resolve(name)
+        tree = git.index.write_tree()
+    elif name == WORKTREE:
+        tree = git.index.write_worktree_tree(".")
+    else:
+        tree = git.trees.resolve(name)
+    return index_at(repository_at(git, tree), tree)
 
 
-def _outlines(repository: Repository, snapshot: Snapshot) -> dict[str, Sequence[Entry]]:
-    """Return the entries of every document's outline; one that can't be read counts as empty."""
-    found: dict[str, Sequence[Entry]] = {}
-    paths = sorted(snapshot.outlines)
-    listings = repository.git.objects.read_blobs([snapshot.outlines[path] for path in paths])
+def _outlines(tree: IndexTree) -> dict[str, Sequence[Line]]:
+    """Return the lines of every document's outline; one that can't be read counts as empty."""
+    found: dict[str, Sequence[Line]] = {}
+    outlines = tree.snapshot.outlines
+    paths = sorted(outlines)
+    listings = tree.git.objects.read_blobs([outlines[path] for path in paths])
     for path, (_, listing) in zip(paths, listings, strict=True):
         try:
             found[path] = parse_outline(listing.decode("utf-8", "replace"))
@@ -93,27 +91,22 @@ def _outlines(repository: Repository, snapshot: Snapshot) -> dict[str, Sequence[
 
 
 def _moved_answers(
-    repositories: list[Repository], snapshots: list[Snapshot], questions: Sequence[Question]
+    before: IndexTree, after: IndexTree, questions: Sequence[Question]
 ) -> dict[str, Any]:
-    from kbindex.evaluation.compare import (  # brings what a plain diff can spare
-        Tree,
-        find_moves,
-        move_json,
-    )
+    from kbindex.evaluation.compare import find_moves, move_json  # a plain diff can spare them
 
-    before, after = (Tree(r, s) for r, s in zip(repositories, snapshots, strict=True))
     moves, reason = find_moves(before, after, questions)
     if reason:
         note(f"answers are compared from words alone: {reason}")
     return {"questions": len(questions), "moved": [move_json(move) for move in moves]}
 
 
-def _recipe_changes(repositories: list[Repository], snapshots: list[Snapshot]) -> list[str]:
+def _recipe_changes(old: IndexTree, new: IndexTree) -> list[str]:
     recipes: list[Recipe | None] = []
     said = set()
-    for repository, snapshot in zip(repositories, snapshots, strict=True):
+    for tree in (old, new):
         try:
-            recipes.append(read_recipe(repository.git, snapshot, repository.config))
+            recipes.append(tree.recipe)
         except KbindexError as error:
             if error.message not in said:
                 note(error.message)
@@ -126,13 +119,12 @@ def _recipe_changes(repositories: list[Repository], snapshots: list[Snapshot]) -
     return [str(change) for change in compare_recipes(before, after)]
 
 
-def _bytes_added(repositories: list[Repository], trees: list[str]) -> int:
-    git = repositories[0].git
+def _bytes_added(old: IndexTree, new: IndexTree) -> int:
     before, after = (
-        {oid for _, oid, _ in git.trees.files(tree, repository.config.index_dir)}
-        for tree, repository in zip(trees, repositories, strict=True)
+        {oid for _, oid, _ in tree.git.trees.files(tree.snapshot.tree, tree.config.index_dir)}
+        for tree in (old, new)
     )
-    return git.objects.total_size(sorted(after - before))
+    return new.git.objects.total_size(sorted(after - before))
 
 
 def _document_json(change: DocumentChange) -> dict[str, Any]:

@@ -24,8 +24,8 @@ from kbindex.embed.select import open_embedder
 from kbindex.git.hooks import HOOK_TYPES, PRE_COMMIT_CONFIG, calls_us
 from kbindex.git.worktree import read_file
 from kbindex.repo.repository import Repository
-from kbindex.repo.snapshot import read_recipe, read_staged_snapshot
 from kbindex.search.hybrid import coverage
+from kbindex.storage.tree import staged_index
 from kbindex.view.open import use_view
 
 _LEAST_GIT = (2, 31)
@@ -134,11 +134,9 @@ def _index(repository: Repository) -> Iterator[Finding]:
 
 
 def _recipe(repository: Repository) -> Recipe:
-    config = repository.config
-    snapshot = read_staged_snapshot(repository.git, config)
-    recipe = read_recipe(repository.git, snapshot, config)
+    recipe = staged_index(repository).recipe
     if recipe is None:
-        raise NoIndexError(config.index_dir)
+        raise NoIndexError(repository.config.index_dir)
     return recipe
 
 

@@ -16,6 +16,7 @@ from kbindex.core.errors import (
     TooMuchToEmbedError,
     UsageError,
 )
+from kbindex.core.model import Rule
 from kbindex.core.text import shell_word
 from kbindex.git.client import Git
 from kbindex.git.paths import decode_path, pathspec
@@ -24,7 +25,7 @@ from kbindex.output.console import note
 from kbindex.repo.repository import Repository, repository_at
 
 if TYPE_CHECKING:
-    from kbindex.index.build import Options
+    from kbindex.index.options import Options
 
 NAMES = ("pre-commit", "pre-merge-commit", "post-commit", "pre-push")
 _HEAL = "heal"
@@ -166,7 +167,7 @@ def _update(repository: Repository, stage: bool, *, merging: bool) -> list[str] 
 def _within_reach(git: Git, error: KbindexError) -> KbindexError:
     """Give an error a remedy that ends: an update sees nothing that is staged for one commit."""
     is_out_of_reach = git.index.is_of_one_commit and not isinstance(error, TooMuchToEmbedError)
-    if is_out_of_reach and (error.remedy or "").startswith("kbindex update"):
+    if is_out_of_reach and error.mended_by_update:
         error.remedy = (
             "stage what the commit is to hold with 'git add', run 'kbindex update', then "
             "'git commit' without -a and without paths"
@@ -175,7 +176,7 @@ def _within_reach(git: Git, error: KbindexError) -> KbindexError:
 
 
 def _options(git: Git, config: Config, merging: bool) -> Options:
-    from kbindex.index.build import Options
+    from kbindex.index.options import Options
     from kbindex.storage.writer import Checkpoint
 
     default = config.default_branch or git.state.default_branch()
@@ -193,20 +194,21 @@ def _is_faulty(repository: Repository, tree: str, name: str) -> bool:
     if _is_known_fresh(repository, tree):
         return False
     from kbindex.index.verify import DAMAGE, verify
-    from kbindex.repo.snapshot import read_snapshot
+    from kbindex.storage.tree import index_at
 
-    snapshot = read_snapshot(repository.git, tree, repository.config)
-    if not snapshot.has_index:
+    index = index_at(repository, tree)
+    if not index.snapshot.has_index:
         return False
-    problems = verify(repository.git, repository.config, snapshot).problems
+    problems = verify(index).problems
     for problem in problems:
-        remedy = problem.remedy or ""
-        if problem.rule in DAMAGE and not remedy.startswith("kbindex update"):
+        if problem.rule in DAMAGE and not problem.mended_by_update:
             note(f"{name} can't be used: {problem.path}: {problem.message}")
-            note(f"remedy: {remedy}")
+            note(f"remedy: {problem.remedy}")
             return True
     if problems:
-        is_damaged = any(problem.rule in ("damaged-file", "bad-vector") for problem in problems)
+        is_damaged = any(
+            problem.rule in (Rule.DAMAGED_FILE, Rule.BAD_VECTOR) for problem in problems
+        )
         is_here = tree == repository.git.trees.head()
         first = "" if is_here else "check it out and "
         note(f"{name} is {'damaged' if is_damaged else 'stale'}; {first}mend it with: {_AMEND}")

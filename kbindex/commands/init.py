@@ -19,11 +19,11 @@ from kbindex.git.hooks import PRE_COMMIT_CONFIG
 from kbindex.git.install import install_in_framework, install_shims
 from kbindex.git.paths import encode_path
 from kbindex.git.worktree import write_file
-from kbindex.index.build import Options
+from kbindex.index.options import Options
 from kbindex.output.console import put
 from kbindex.repo.configured import read_text
 from kbindex.repo.repository import Repository, open_repository
-from kbindex.repo.snapshot import find_recipe, read_staged_snapshot
+from kbindex.storage.tree import staged_index
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def init(directory: Path | None, options: InitOptions) -> ExitCode:
 
 def _require_embedder(git: Git, config: Config) -> None:
     """Raise what is wrong with an embedder before anything is written."""
-    stored = find_recipe(git, read_staged_snapshot(git, config), config)
+    stored = staged_index(Repository(git, config)).find_recipe()
     _ = open_embedder(config, stored, Repository(git, config).cache_dir, os.environ).identity
 
 

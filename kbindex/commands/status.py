@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from kbindex.configuration.recipe import identity_id
 from kbindex.core.errors import ExitCode
 from kbindex.core.model import Coverage, Recipe, Snapshot
 from kbindex.git.paths import decode_path
@@ -14,9 +13,9 @@ from kbindex.output.console import put
 from kbindex.output.formats import Format
 from kbindex.output.render import render_facts
 from kbindex.repo.repository import Repository, open_repository
-from kbindex.repo.snapshot import read_staged_snapshot
 from kbindex.search.hybrid import coverage
-from kbindex.storage.reader import cached_keys, load_committed, sources
+from kbindex.storage.reader import CommittedRows
+from kbindex.storage.tree import IndexTree, staged_index
 from kbindex.view.database import View
 from kbindex.view.open import (
     uncovered_documents,
@@ -41,16 +40,16 @@ def status(directory: Path | None, form: Format) -> ExitCode:
 
 def _facts(repository: Repository, view: View, stale: StaleDocuments) -> dict[str, Any]:
     recipe = view_recipe(view, repository.config)
-    snapshot = read_staged_snapshot(repository.git, repository.config)
+    index = staged_index(repository)
     return {
         **_coverage_facts(coverage(view)),
         "languages": _languages(view),
         "embedder": recipe.embedder.name,
         "recipe": _recipe_facts(recipe),
-        "committed": _committed_facts(repository, snapshot, view, recipe),
+        "committed": _committed_facts(index, view, recipe),
         "local": _local_facts(repository),
         "stale": list(stale.paths(uncovered_documents(view))),
-        "left_out": _left_out(snapshot),
+        "left_out": _left_out(index.snapshot),
         "problems": _document_problems(view),
     }
 
@@ -90,27 +89,20 @@ def _recipe_facts(recipe: Recipe) -> dict[str, Any]:
     }
 
 
-def _committed_facts(
-    repository: Repository, snapshot: Snapshot, view: View, recipe: Recipe
-) -> dict[str, Any]:
-    git, config = repository.git, repository.config
-    identity = identity_id(recipe.embedder)
-    with repository.cache() as cache:
-        keys, _ = load_committed(git, snapshot, cache, recipe.embedder, config.index_dir)
-        n_wal_rows = sum(
-            sum(1 for _ in cached_keys(cache, source, identity))
-            for source in sources(snapshot)
-            if source.wal_blob
-        )
+def _committed_facts(index: IndexTree, view: View, recipe: Recipe) -> dict[str, Any]:
+    with index.repository.cache() as cache:
+        committed = CommittedRows(index, recipe.embedder, cache)
+        wal = [source for source in index.sources if source.wal_blob]
+        n_wal_rows = sum(1 for source in wal for _ in committed.keys_of(source))
     live = {bytes(key).hex() for (key,) in view.db.execute("SELECT DISTINCT key FROM chunk")}
-    every = config.checkpoint_every
+    every = index.config.checkpoint_every
     return {
-        "rows": len(keys),
-        "garbage_rows": len(keys - live),
-        "wal_files": len(snapshot.wal),
+        "rows": len(committed.keys),
+        "garbage_rows": len(committed.keys - live),
+        "wal_files": len(wal),
         "wal_rows": n_wal_rows,
-        "checkpoint_due": every > 0 and len(snapshot.wal) >= every,
-        "bytes": git.objects.total_size([*snapshot.table.values(), *snapshot.wal.values()]),
+        "checkpoint_due": every > 0 and len(wal) >= every,
+        "bytes": index.n_row_bytes,
     }
 
 

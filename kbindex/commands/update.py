@@ -13,7 +13,6 @@ from kbindex.configuration.file import FILE_NAME, PYPROJECT
 from kbindex.core.errors import (
     ExitCode,
     KbindexError,
-    NoBundleError,
     NoEmbedderError,
     RefusedError,
     TooMuchToEmbedError,
@@ -23,7 +22,9 @@ from kbindex.core.text import as_text, shell_word
 from kbindex.embed.select import open_embedder
 from kbindex.git.client import Git
 from kbindex.git.staging import stage_stored, store_changes, write_changes
-from kbindex.index.build import Build, Options, Report
+from kbindex.index.build import build
+from kbindex.index.options import Options
+from kbindex.index.report import Report
 from kbindex.index.resolve import settle_index
 from kbindex.local.refused import forget_refused, note_refused, refused_tree
 from kbindex.output.console import note, put
@@ -35,7 +36,7 @@ from kbindex.repo.repository import (
     worktree_repository,
     write_lock,
 )
-from kbindex.repo.snapshot import find_recipe, read_snapshot
+from kbindex.storage.tree import index_at
 from kbindex.view.files import discard_view
 
 _ROUNDS = 3
@@ -147,18 +148,16 @@ def _settle_conflicts(git: Git) -> None:
 
 def _run(repository: Repository, tree: str, options: Options, stage: bool) -> Outcome:
     git, config = repository.git, repository.config
-    snapshot = read_snapshot(git, tree, config)
-    if not snapshot.documents and not snapshot.has_index:
-        raise NoBundleError(config.bundle, snapshot.left_out)
-    stored = find_recipe(git, snapshot, config)
-    embedder = open_embedder(config, stored, repository.cache_dir, os.environ)
+    index = index_at(repository, tree)
+    index.require_bundle()
+    embedder = open_embedder(config, index.find_recipe(), repository.cache_dir, os.environ)
     with repository.cache() as cache, progress_on(sys.stderr) as progress:
-        build = Build(git, config, snapshot, embedder, cache, options, progress)
         try:
-            changes, report = build.run()
+            built = build(index, embedder, cache, options, progress)
         except TooMuchToEmbedError:
             note_refused(repository.view_dir, tree)
             raise
+        changes, report = built.changes, built.report
         if options.re_embed and not options.dry_run:
             discard_view(repository.view_dir)  # which knows vectors by their keys
         if options.dry_run or not changes:

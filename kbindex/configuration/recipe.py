@@ -15,7 +15,7 @@ from functools import cache
 
 from kbindex.configuration.config import Config
 from kbindex.core.errors import DamagedIndexError, OlderFormatError, RecipeError
-from kbindex.core.model import MOST_DIMENSIONS, EmbedderIdentity, Origin, Recipe
+from kbindex.core.model import MOST_DIMENSIONS, EmbedderIdentity, Origin, Recipe, Rule
 from kbindex.core.paths import LFS_POINTER, POINTER_REASON
 from kbindex.core.text import printable
 
@@ -103,7 +103,7 @@ def parse_recipe(text: str, path: str) -> Recipe:
     if len(text) > _MOST_BYTES:
         raise DamagedIndexError(path, f"is no recipe: it has more than {_MOST_BYTES} characters")
     if "<<<<<<< " in text:
-        raise DamagedIndexError(path, "holds conflict markers")
+        raise DamagedIndexError(path, "holds conflict markers", rule=Rule.CONFLICT_MARKERS)
     if text.startswith(LFS_POINTER):
         raise DamagedIndexError(path, POINTER_REASON)
     try:
@@ -114,8 +114,8 @@ def parse_recipe(text: str, path: str) -> Recipe:
     if found < FORMAT:
         raise OlderFormatError(path, found, FORMAT)
     if found > FORMAT:
-        message = f"{path}: the index has format {found}, newer than the {FORMAT} that is read here"
-        raise RecipeError(message, _upgrade(content.get("needs")))
+        reason = f"the index has format {found}, newer than the {FORMAT} that is read here"
+        raise RecipeError(reason, _upgrade(content.get("needs")), path=path)
     try:
         embedder = dict(content["embedder"])
         dtype = str(embedder.pop("dtype"))
@@ -161,6 +161,7 @@ def refuse_other_composition(recipe: Recipe) -> None:
             f"the index was made with composition version {recipe.composition}, here it is "
             f"{COMPOSITION_VERSION}: its vectors can't be matched with passages",
             "kbindex update   (--mode lexical works meanwhile)",
+            mended_by_update=True,
         )
 
 

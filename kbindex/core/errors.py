@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
+from kbindex.core.model import Problem, Rule
 from kbindex.core.text import shell_word
-
-if TYPE_CHECKING:
-    from kbindex.core.model import Problem
 
 
 class ExitCode(IntEnum):
@@ -33,10 +30,19 @@ class KbindexError(Exception):
 
     exit_code = ExitCode.USAGE
 
-    def __init__(self, message: str, remedy: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.remedy = remedy
+    def __init__(
+        self,
+        reason: str,
+        remedy: str | None = None,
+        *,
+        path: str | None = None,
+        mended_by_update: bool = False,
+    ) -> None:
+        """``path`` is the file at fault; ``mended_by_update``: an update is the remedy."""
+        self.message = f"{path}: {reason}" if path else reason
+        super().__init__(self.message)
+        self.reason, self.path, self.remedy = reason, path, remedy
+        self.mended_by_update = mended_by_update
 
 
 class UsageError(KbindexError):
@@ -98,10 +104,18 @@ class DamagedIndexError(KbindexError):
 
     exit_code = ExitCode.UNREADABLE_INDEX
 
-    def __init__(self, path: str, reason: str, remedy: str | None = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        reason: str,
+        remedy: str | None = None,
+        *,
+        mended_by_update: bool = True,
+        rule: Rule = Rule.DAMAGED_FILE,
+    ) -> None:
         mend = f"kbindex update   (or, if HEAD's copy is sound: {restore_from_head(path)})"
-        super().__init__(f"{path}: {reason}", remedy or mend)
-        self.path = path
+        super().__init__(reason, remedy or mend, path=path, mended_by_update=mended_by_update)
+        self.rule = rule
 
 
 class RecipeError(KbindexError):
@@ -114,8 +128,8 @@ class OlderFormatError(RecipeError):
     """An index of an older format: an update builds it anew."""
 
     def __init__(self, path: str, found: int, known: int) -> None:
-        message = f"{path}: the index has format {found}, older than the {known} that is read here"
-        super().__init__(message, "kbindex update")
+        reason = f"the index has format {found}, older than the {known} that is read here"
+        super().__init__(reason, "kbindex update", path=path, mended_by_update=True)
         self.found = found
 
 
@@ -133,6 +147,7 @@ class TooMuchToEmbedError(RefusedError):
             f"{n_chunks} chunks have to be embedded, more than the {limit} "
             "that a commit waits for (hook_max_chunks)",
             "kbindex update   (shows progress, can be interrupted, resumes); then commit again",
+            mended_by_update=True,
         )
 
 

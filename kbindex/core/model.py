@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 CONTINUES_SECTION = "0"
 CONTINUES_TABLE = "t"
@@ -19,15 +20,38 @@ SEPARATOR = " › "
 """Between the headings of a path, for embedder and reader alike."""
 
 
+class Rule(StrEnum):
+    """What a problem is about; the values are part of the JSON (bundle/reference/check-json.md)."""
+
+    STALE_DOCUMENT = "stale-document"
+    MISSING_OUTLINE = "missing-outline"
+    ORPHAN_OUTLINE = "orphan-outline"
+    MISSING_VECTOR = "missing-vector"
+    BAD_VECTOR = "bad-vector"
+    FOREIGN_VECTOR = "foreign-vector"
+    RECIPE_MISMATCH = "recipe-mismatch"
+    DAMAGED_FILE = "damaged-file"
+    UNREADABLE_DOCUMENT = "unreadable-document"
+    CONFLICT_MARKERS = "conflict-markers"
+    NOT_CANONICAL = "not-canonical"
+    AUDIT_MISMATCH = "audit-mismatch"
+    FRONTMATTER = "frontmatter"
+    LEFT_OUT = "left-out"
+    STRAY_FILE = "stray-file"
+    UNSTAGED = "unstaged"
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """Something about a document or the index that a user should know; never an exception."""
 
-    rule: str
+    rule: Rule
     path: str
     message: str
     line: int | None = None
     remedy: str | None = None
+    mended_by_update: bool = False
+    """Whether ``kbindex update`` is the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +134,7 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A region with what was derived for it."""
+    """A region with its context, before an embedder gives it a key."""
 
     region: Region
     heading_path: tuple[str, ...]
@@ -119,11 +143,29 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """A line of an outline."""
+class Line:
+    """A line of an outline file: the claim that a region has a key."""
 
     key: str
+    """32 hex digits, or ``NOT_EMBEDDED``."""
     region: Region
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A region of a document with its key and everything that the key was derived from."""
+
+    key: str
+    """32 hex digits, or ``NOT_EMBEDDED``."""
+    region: Region
+    heading_path: tuple[str, ...]
+    shown: str | None
+    """The exact text shown to the embedder, ``None`` for a region that is not embedded."""
+
+    @property
+    def line(self) -> Line:
+        """The line of the outline file that stands for it."""
+        return Line(self.key, self.region)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,29 +259,6 @@ class Snapshot:
         """Whether anything of an index is there; without a recipe it is damaged."""
         parts = (self.recipe, self.outlines, self.orphans, self.wal, self.table, self.refused)
         return any(parts)
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentState:
-    """What the one comparison says of a document: fresh (``rule`` is ``None``) or why not."""
-
-    path: str
-    blob: str
-    outline: str | None
-    keys: tuple[str, ...] = ()
-    """Of its embedded regions, where the outline is proven."""
-    text: str | None = None
-    """``None`` where the proof was known and nothing was read, or the file can't be read."""
-    entries: tuple[Entry, ...] = ()
-    chunks: tuple[Chunk, ...] = ()
-    """One for each entry, where the outline was proven just now."""
-    rule: str | None = None
-    message: str = ""
-    line: int | None = None
-
-    @property
-    def is_fresh(self) -> bool:
-        return self.rule is None
 
 
 @dataclass(frozen=True, slots=True)

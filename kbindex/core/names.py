@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from kbindex.core.model import Problem
+from kbindex.core.model import Problem, Rule
 from kbindex.core.paths import CONSTANT_FILES, LINEAGE, OUTLINES, RECIPE, TABLE, WAL
 
 _TABLE_FILE = re.compile(
@@ -50,12 +50,13 @@ def admit(entries: Iterable[tuple[str, str, str]], index_dir: str) -> Admitted:
             reason = "stands in the tree twice"
         if reason is not None:
             if len(found.refused) < _MOST_NAMED:
-                found.refused.append(Problem("damaged-file", path, reason, remedy="kbindex update"))
+                problem = Problem(Rule.DAMAGED_FILE, path, reason, None, "kbindex update", True)
+                found.refused.append(problem)
         elif _is_ours(name):
             found.files[name] = oid
         else:
             message = "is no file of the index and is not read"
-            found.strays.append(Problem("stray-file", path, message))
+            found.strays.append(Problem(Rule.STRAY_FILE, path, message))
     return found
 
 

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbindex.core.errors import NoEmbedderError, RecipeError
-from kbindex.core.model import Hit, Snapshot
+from kbindex.core.model import Hit
 from kbindex.embed import Embedder
 from kbindex.evaluation.questions import Question
 from kbindex.evaluation.runner import embed_questions
-from kbindex.repo.repository import Repository, write_lock
-from kbindex.repo.snapshot import read_recipe
+from kbindex.repo.repository import write_lock
 from kbindex.search.hybrid import Filters, Request, search
 from kbindex.search.query import query_embedder, weight_of
+from kbindex.storage.tree import IndexTree
 from kbindex.view.files import view_in_memory
 from kbindex.view.refresh import refresh_view
 
@@ -33,15 +33,9 @@ class Move:
     after: tuple[Hit, ...]
 
 
-@dataclass(frozen=True)
-class Tree:
-    """One side of a comparison."""
-
-    repository: Repository
-    snapshot: Snapshot
-
-
-def find_moves(before: Tree, after: Tree, questions: Sequence[Question]) -> tuple[list[Move], str]:
+def find_moves(
+    before: IndexTree, after: IndexTree, questions: Sequence[Question]
+) -> tuple[list[Move], str]:
     """Return the questions whose answers differ, and why only words were compared, if so."""
     try:
         one, other = _embedder(before), _embedder(after)
@@ -91,13 +85,13 @@ def _place(hit: Hit) -> tuple[str, str | None]:
     return hit.path, hit.anchor
 
 
-def _embedder(tree: Tree) -> Embedder | None:
-    recipe = read_recipe(tree.repository.git, tree.snapshot, tree.repository.config)
+def _embedder(tree: IndexTree) -> Embedder | None:
+    recipe = tree.recipe
     return query_embedder(tree.repository, recipe) if recipe else None
 
 
 def _answers(
-    tree: Tree,
+    tree: IndexTree,
     questions: Sequence[Question],
     embedder: Embedder | None,
     vectors: Mapping[str, NDArray[np.float32]],
@@ -105,8 +99,8 @@ def _answers(
     if not tree.snapshot.has_index:
         return {question.id: () for question in questions}
     view = view_in_memory()
-    with write_lock(tree.repository.git):
-        refresh_view(tree.repository, tree.snapshot, view, "")
+    with write_lock(tree.git):
+        refresh_view(tree, view, "")
     found = {}
     for question in questions:
         request = Request(
@@ -116,6 +110,6 @@ def _answers(
             with_words=True,
             n_hits=_K,
         )
-        found[question.id] = search(view, tree.repository.config, request, Filters()).hits
+        found[question.id] = search(view, tree.config, request, Filters()).hits
     view.close()
     return found

@@ -16,16 +16,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kbindex.configuration.config import Config
 from kbindex.configuration.recipe import identity_id
 from kbindex.core.errors import DamagedIndexError
-from kbindex.core.model import Audit, EmbedderIdentity, Problem, Snapshot
+from kbindex.core.model import Audit, EmbedderIdentity, Problem, Rule
 from kbindex.core.text import shell_word
 from kbindex.embed import Embedder
 from kbindex.embed.batch import Progress, Text, embed_texts
-from kbindex.git.client import Git
-from kbindex.outline.freshness import compare
-from kbindex.storage.reader import read_source, sources
+from kbindex.outline.states import Proven
+from kbindex.storage.tree import IndexTree
 
 TOLERANCE = 0.999
 """The least cosine of equal vectors. Rounding to float16 takes 3e-8 off; the nearest different
@@ -58,21 +56,15 @@ _KINDS: tuple[Measure, ...] = (
 )
 
 
-def audit(
-    git: Git,
-    config: Config,
-    snapshot: Snapshot,
-    embedder: Embedder,
-    n_chunks: int,
-    progress: Progress,
-) -> Audit:
+def audit(tree: IndexTree, embedder: Embedder, n_chunks: int, progress: Progress) -> Audit:
     """Compare a sample of the stored vectors with what ``embedder`` computes.
 
     ``embedder`` has the identity that the recipe names. Raises NoEmbedderError.
     """
-    candidates = _candidates(git, snapshot, embedder.identity)
-    sample = {chunk.key: chunk for chunk in choose_sample(candidates, n_chunks, snapshot.tree)}
-    stored = _stored_vectors(git, config, snapshot, identity_id(embedder.identity), sample.keys())
+    candidates = _candidates(tree, embedder.identity)
+    chosen = choose_sample(candidates, n_chunks, tree.snapshot.tree)
+    sample = {chunk.key: chunk for chunk in chosen}
+    stored = _stored_vectors(tree, identity_id(embedder.identity), sample.keys())
     texts = {key: Text(sample[key].shown, sample[key].path) for key in sample if key in stored}
     made = embed_texts(embedder, texts, lambda _: None, progress)
     cosines = {
@@ -132,31 +124,30 @@ class _Highest:
         return [chunk for *_, chunk in self._heap]
 
 
-def _candidates(git: Git, snapshot: Snapshot, identity: EmbedderIdentity) -> Iterator[Candidate]:
-    """Yield the chunks of documents whose outline stands; what is stale has no right vector."""
-    for state in compare(snapshot, identity, git.objects):
-        if not state.is_fresh or state.text is None:
-            continue
-        for entry, made in zip(state.entries, state.chunks, strict=True):
-            if made.shown is not None:
-                line = state.text.count("\n", 0, entry.region.char_start) + 1
-                yield Candidate(entry.key, state.path, line, entry.region.n_tokens, made.shown)
+def _candidates(tree: IndexTree, identity: EmbedderIdentity) -> Iterator[Candidate]:
+    """Yield the chunks of documents whose outline is proven; the others have no right vector."""
+    for state in tree.compare(identity):
+        if isinstance(state, Proven):
+            for entry in state.entries:
+                if entry.shown is not None:
+                    line = state.text.count("\n", 0, entry.region.char_start) + 1
+                    n_tokens = entry.region.n_tokens
+                    yield Candidate(entry.key, state.path, line, n_tokens, entry.shown)
 
 
 def _stored_vectors(
-    git: Git, config: Config, snapshot: Snapshot, embedder: str, keys: Set[str]
+    tree: IndexTree, embedder: str, keys: Set[str]
 ) -> dict[str, list[NDArray[np.float16]]]:
     """Return every sound vector of the sample: one that occurs twice is compared twice."""
     found: dict[str, list[NDArray[np.float16]]] = {}
-    for source in sources(snapshot):
+    for source in tree.sources:
         try:
-            content = read_source(git, snapshot, source, config.index_dir)
+            content = tree.read(source)
         except DamagedIndexError:
             continue  # named by the verdict
-        bad = set(content.bad)
-        for number, row in enumerate(content.rows):
-            if row.key in keys and row.embedder == embedder and number not in bad:
-                found.setdefault(row.key, []).append(content.vectors[number])
+        for row, vector in content.sound(embedder):
+            if row.key in keys:
+                found.setdefault(row.key, []).append(vector)
     return found
 
 
@@ -171,4 +162,4 @@ def _cosine(one: NDArray[np.float16], other: NDArray[np.float16]) -> float:
 
 def _mismatch(chunk: Candidate, message: str) -> Problem:
     remedy = f"kbindex update --re-embed {shell_word(chunk.path)}"
-    return Problem("audit-mismatch", chunk.path, message, chunk.line, remedy)
+    return Problem(Rule.AUDIT_MISMATCH, chunk.path, message, chunk.line, remedy, True)

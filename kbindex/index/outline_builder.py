@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
-from kbindex.core.model import NOT_EMBEDDED, Chunk, Document, DocumentState, Entry, Region
+from kbindex.core.model import NOT_EMBEDDED, Document, Entry, Region
 from kbindex.document.chunk import Limits, chunk, refine
 from kbindex.document.compose import compose
 from kbindex.document.markdown import parse
 from kbindex.document.tokens import count_tokens, token_starts
 from kbindex.embed import Embedder
 from kbindex.outline.file import make_entries
+from kbindex.outline.states import Proven, Stale
 
 _ROUNDS = 12
 """Each takes at least 30% off what is over the limit; 0.7¹² is a seventieth."""
@@ -41,7 +42,6 @@ class Draft:
     outline: str | None
     """The blob id of the outline it has now."""
     entries: Sequence[Entry]
-    chunks: Sequence[Chunk]
 
     @property
     def keys(self) -> list[str]:
@@ -50,7 +50,7 @@ class Draft:
 
 
 def draft_document(
-    state: DocumentState,
+    state: Stale | Proven,
     limits: Limits,
     embedder: Embedder,
     which_known: WhichKnown,
@@ -61,50 +61,48 @@ def draft_document(
     ``which_known`` names the keys among those given that have a vector already: they fit. Those
     in ``refused`` don't, whatever is counted.
     """
-    assert state.text is not None
     document = parse(state.text)
     regions = chunk(document, limits, count_tokens, token_starts)
     over: dict[int, int] = {}
     for _ in range(_ROUNDS):
         chunks = compose(document.text, document.frontmatter, regions)
         entries = make_entries(chunks, embedder.identity)
-        over = _over_limit(chunks, entries, embedder, which_known, refused)
+        over = _over_limit(entries, embedder, which_known, refused)
         if not over:
-            return Draft(state.path, state.blob, state.outline, entries, chunks)
+            return Draft(state.path, state.blob, state.outline, entries)
         regions = list(_refined(document, regions, over, embedder.max_tokens))
     first = regions[min(over)].char_start if min(over) < len(regions) else 0
     raise DoesNotFit(state.text.count("\n", 0, first) + 1)
 
 
 def _over_limit(
-    chunks: Sequence[Chunk],
     entries: Sequence[Entry],
     embedder: Embedder,
     which_known: WhichKnown,
     refused: Set[str],
 ) -> dict[int, int]:
-    """Return the numbers of chunks that the embedder would not take, with their tokens.
+    """Return the positions of entries that the embedder would not take, with their tokens.
 
-    How many a refused text has is not known: more than the limit.
+    The tokens of a refused text are unknown: they count as one more than the limit.
     """
-    numbers: dict[str, list[int]] = {}
-    for number, entry in enumerate(entries):
-        numbers.setdefault(entry.key, []).append(number)
-    numbers.pop(NOT_EMBEDDED, None)
+    positions: dict[str, list[int]] = {}
+    for position, entry in enumerate(entries):
+        positions.setdefault(entry.key, []).append(position)
+    positions.pop(NOT_EMBEDDED, None)
     over: dict[int, int] = {}
-    for key in numbers.keys() - which_known(numbers):
-        n_tokens = embedder.count_tokens(chunks[numbers[key][0]].shown or "")
+    for key in positions.keys() - which_known(positions):
+        n_tokens = embedder.count_tokens(entries[positions[key][0]].shown or "")
         if n_tokens > embedder.max_tokens or key in refused:
-            over |= dict.fromkeys(numbers[key], max(n_tokens, embedder.max_tokens + 1))
+            over |= dict.fromkeys(positions[key], max(n_tokens, embedder.max_tokens + 1))
     return over
 
 
 def _refined(
     document: Document, regions: Sequence[Region], over: dict[int, int], limit: int
 ) -> Iterator[Region]:
-    for number, region in enumerate(regions):
-        if number in over:
-            share = min(limit / over[number] * 0.9, 0.7)
+    for position, region in enumerate(regions):
+        if position in over:
+            share = min(limit / over[position] * 0.9, 0.7)
             maximum = max(int(region.n_tokens * share), 2)
             yield from refine(document, region, maximum, count_tokens, token_starts)
         else:

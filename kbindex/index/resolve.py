@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from kbindex.configuration.recipe import identity_id
 from kbindex.core.model import Row, Snapshot
 from kbindex.core.paths import LINEAGE, RECIPE, TABLE, WAL
 from kbindex.git.client import Git
 from kbindex.git.staging import stage_blobs, stage_changes
 from kbindex.local.cache import Cache
 from kbindex.repo.repository import Repository
-from kbindex.repo.snapshot import commit_trees, find_recipe, read_snapshot, read_staged_snapshot
+from kbindex.repo.snapshot import commit_trees
 from kbindex.storage.lineage import render_lineage
-from kbindex.storage.reader import committed_vectors, load_committed, outline_keys
-from kbindex.storage.writer import RowStore, stack_vectors
+from kbindex.storage.reader import CommittedRows
+from kbindex.storage.tree import IndexTree, index_at, staged_index
+from kbindex.storage.writer import stack_vectors
 
 
 @dataclass
@@ -41,11 +41,11 @@ def settle_index(repository: Repository, head: str) -> Settled:
     """Settle every conflict below the index folder; ``head`` is HEAD's tree. The lock is held."""
     git = repository.git
     with repository.cache() as cache:
-        ours = read_snapshot(git, head, repository.config)
-        settled = _settle(git, repository.config.index_dir, ours)
+        ours = index_at(repository, head)
+        settled = _settle(git, repository.config.index_dir, ours.snapshot)
         stage_blobs(git, settled.blobs)
         trees = commit_trees(git, git.state.operation_commits())
-        settled.n_rows = _add_rows(repository, cache, ours, trees)
+        settled.n_rows = _add_rows(ours, [index_at(repository, tree) for tree in trees], cache)
     return settled
 
 
@@ -89,32 +89,26 @@ def _table_of(git: Git, index_dir: str, ours: Snapshot) -> dict[str, str | None]
     return blobs | ({lineage: ours.lineage} if ours.lineage else {})
 
 
-def _add_rows(repository: Repository, cache: Cache, ours: Snapshot, trees: list[str]) -> int:
+def _add_rows(ours: IndexTree, theirs: list[IndexTree], cache: Cache) -> int:
     """Stage a WAL file with the rows that either side's outlines need and the index lacks."""
-    git, config = repository.git, repository.config
-    recipe = find_recipe(git, ours, config)
+    recipe = ours.find_recipe()
     if recipe is None:
         return 0  # an update says why, and mends it
-    identity = identity_id(recipe.embedder)
-    merged = read_staged_snapshot(git, config)
-    held, _ = load_committed(git, merged, cache, recipe.embedder, config.index_dir)
-    others = [ours, *(read_snapshot(git, tree, config) for tree in trees)]
-    needed = outline_keys(git, [merged, *others])
-    for other in others:
-        load_committed(git, other, cache, recipe.embedder, config.index_dir)
+    merged = staged_index(ours.repository)
+    held = CommittedRows(merged, recipe.embedder, cache).keys
+    sides = [CommittedRows(tree, recipe.embedder, cache) for tree in (ours, *theirs)]
+    needed = merged.outline_keys().union(*(side.tree.outline_keys() for side in sides))
     rows: dict[str, Row] = {}
     vectors: dict[str, NDArray[np.float16]] = {}
-    for other in others:
-        store = RowStore(git, config, other, cache, identity)
-        found = {row.key: row for row in store.committed_rows(needed - held - rows.keys())}
+    for side in sides:
+        found = {row.key: row for row in side.rows(needed - held - rows.keys())}
         rows |= found
-        vectors |= committed_vectors(
-            git, other, cache, recipe.embedder, config.index_dir, set(found)
-        )
+        vectors |= side.vectors(set(found))
     if not rows:
         return 0
     from kbindex.storage.wal import encode_wal
 
     name, content = encode_wal(list(rows.values()), stack_vectors(rows.values(), vectors))
-    stage_changes(git, {f"{config.index_dir}/{WAL}/{name}": content}, config.index_dir)
+    path, folder = ours.path(f"{WAL}/{name}"), ours.config.index_dir
+    stage_changes(ours.git, {path: content}, folder)
     return len(rows)

@@ -12,34 +12,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kbindex.configuration.config import Config
-from kbindex.core.model import DocumentState, Snapshot
 from kbindex.core.paths import outline_path
-from kbindex.git.client import Git
-from kbindex.local.cache import Cache
+from kbindex.outline.states import Known
 from kbindex.repo.snapshot import make_snapshot
-from kbindex.storage.reader import cached_keys, listed_keys, sources
+from kbindex.storage.reader import CommittedRows
+from kbindex.storage.tree import IndexTree, listed_keys
 
 
 def retaken_keys(
-    git: Git,
-    config: Config,
-    snapshot: Snapshot,
-    cache: Cache,
-    embedder: str,
-    fresh: Sequence[DocumentState],
-    drafted: Iterable[str],
+    committed: CommittedRows, fresh: Sequence[Known], drafted: Iterable[str]
 ) -> set[str]:
     """Return the keys that changed documents take up and whose rows HEAD holds, but not safely.
 
     ``fresh`` are the documents whose outline stands, ``drafted`` the keys of all others.
     """
+    git, config = committed.tree.git, committed.tree.config
     head = git.trees.head()
     if head is None:
         return set()
     # Of the index alone, which is listed in half the time: its outlines are all without documents.
-    before = make_snapshot(head, git.trees.files(head, config.index_dir), config)
-    old = dict(before.orphans)
+    listing = make_snapshot(head, git.trees.files(head, config.index_dir), config)
+    before = IndexTree(committed.tree.repository, listing)
+    old = dict(listing.orphans)
     needed: set[str] = set()
     taken = set(drafted)
     for state in fresh:
@@ -50,10 +44,10 @@ def retaken_keys(
             del old[path]
     if taken:
         taken -= listed_keys(git, set(old.values()))
-    in_head = set(sources(before))
+    in_head = set(before.sources)
     unsafe: set[str] = set()
-    for source in sources(snapshot) if taken else ():
-        keys = taken.intersection(cached_keys(cache, source, embedder))
+    for source in committed.tree.sources if taken else ():
+        keys = taken.intersection(committed.keys_of(source))
         if source in in_head:
             unsafe |= keys
             keys = keys & needed if source.wal_blob is None else set()

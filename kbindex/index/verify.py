@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kbindex.configuration.config import Config
 from kbindex.configuration.recipe import (
     CHUNKER_VERSION,
     COMPOSITION_VERSION,
@@ -21,31 +20,27 @@ from kbindex.configuration.recipe import (
     wanted_recipe,
 )
 from kbindex.core.errors import DamagedIndexError, KbindexError, RecipeError
-from kbindex.core.model import DocumentState, Problem, Recipe, Snapshot
+from kbindex.core.model import Problem, Recipe, Rule
 from kbindex.core.paths import RECIPE, TABLE
 from kbindex.document.chunk import Limits
 from kbindex.document.markdown import parse_frontmatter
 from kbindex.embed.select import expected_identity
-from kbindex.git.client import Git
 from kbindex.outline.canonical import find_deviation
-from kbindex.outline.freshness import compare
-from kbindex.repo.left_out import RULE as LEFT_OUT
-from kbindex.repo.snapshot import read_recipe
-from kbindex.storage.reader import (
-    Source,
-    SourceRows,
-    read_source,
-    require_dimension,
-    sources,
-    table_reader,
-)
+from kbindex.outline.states import Known, Proven, Stale, Unreadable
 from kbindex.storage.table_files import prove_versions
+from kbindex.storage.tree import IndexTree, SourceRows
 
 UPDATE = "kbindex update --stage"
 REBUILD = "kbindex update"
-"""Of what is committed that way; a copy of HEAD's may mend what is only staged."""
+"""The remedy for damage that is committed; a copy of HEAD's may mend what is only staged."""
 DAMAGE = frozenset(
-    {"damaged-file", "bad-vector", "audit-mismatch", "recipe-mismatch", "conflict-markers"}
+    {
+        Rule.DAMAGED_FILE,
+        Rule.BAD_VECTOR,
+        Rule.AUDIT_MISMATCH,
+        Rule.RECIPE_MISMATCH,
+        Rule.CONFLICT_MARKERS,
+    }
 )
 """Rules that mean "unreadable or incompatible" (exit 3) rather than "stale" (exit 1)."""
 
@@ -67,14 +62,30 @@ class Verdict:
         return any(problem.rule in DAMAGE for problem in self.problems)
 
 
-def verify(git: Git, config: Config, snapshot: Snapshot, *, strict: bool = False) -> Verdict:
-    """Return the verdict on a snapshot."""
+def verify(tree: IndexTree, *, strict: bool = False) -> Verdict:
+    """Return the verdict on an index; ``strict`` also cuts every document into chunks again."""
+    snapshot = tree.snapshot
     verdict = Verdict(
         n_documents=len(snapshot.documents),
         problems=[*snapshot.skipped, *snapshot.refused],
-        notices=[*snapshot.strays, *_left_out(config, snapshot)],
+        notices=[*snapshot.strays, *_left_out(tree)],
     )
-    verdict.recipe = _recipe(git, config, snapshot, verdict.problems)
+    verdict.recipe = _recipe(tree, verdict.problems)
+    holders = _verify_documents(tree, verdict, strict)
+    for path in sorted(snapshot.orphans):
+        verdict.problems.append(
+            Problem(Rule.ORPHAN_OUTLINE, path, "its document is gone", None, UPDATE, True)
+        )
+    verdict.n_live_keys = len(holders)
+    if verdict.recipe:
+        _verify_rows(tree, verdict.recipe, verdict, holders)
+        if strict:
+            verdict.problems += _version_problems(tree)
+    return verdict
+
+
+def _verify_documents(tree: IndexTree, verdict: Verdict, strict: bool) -> dict[str, str]:
+    """Judge every document; return the live keys, each with a path where it occurs."""
     recipe = verdict.recipe
     # Under another composition no key can be derived, and no document is to blame for that.
     is_comparable = recipe is not None and recipe.composition == COMPOSITION_VERSION
@@ -82,141 +93,127 @@ def verify(git: Git, config: Config, snapshot: Snapshot, *, strict: bool = False
     max_tokens = recipe.chunk_max_tokens if recipe else None
     is_strict = strict and recipe is not None and recipe.chunker == CHUNKER_VERSION
     holders: dict[str, str] = {}
-    for state in compare(snapshot, identity, git.objects, max_tokens=max_tokens):
-        verdict.n_chunks += len(state.keys)
-        for key in state.keys:
-            holders.setdefault(key, state.path)
-        if not state.is_fresh and (is_comparable or state.rule != "stale-document"):
-            verdict.problems.append(_stale(state))
-        if state.text is not None:
+    for state in tree.compare(identity, max_tokens=max_tokens):
+        match state:
+            case Unreadable():
+                verdict.problems.append(_unreadable(state))
+            case Stale():
+                if is_comparable or state.rule != Rule.STALE_DOCUMENT:
+                    verdict.problems.append(_stale(state))
+            case Proven() | Known():
+                verdict.n_chunks += len(state.keys)
+                for key in state.keys:
+                    holders.setdefault(key, state.path)
+        if isinstance(state, Stale | Proven):
             verdict.notices += _document_notices(state.path, state.text)
-        if is_strict and state.is_fresh and recipe:
+        if is_strict and recipe and isinstance(state, Proven):
             verdict.problems += _canonical_problems(state, recipe)
-    for path in sorted(snapshot.orphans):
-        verdict.problems.append(
-            Problem("orphan-outline", path, "its document is gone", remedy=UPDATE)
-        )
-    verdict.n_live_keys = len(holders)
-    if verdict.recipe:
-        _verify_rows(git, config, snapshot, verdict, holders)
-        if strict:
-            verdict.problems += _version_problems(git, config, snapshot)
-    return verdict
+    return holders
 
 
-def _recipe(git: Git, config: Config, snapshot: Snapshot, problems: list[Problem]) -> Recipe | None:
-    path = f"{config.index_dir}/{RECIPE}"
-    if snapshot.refused:
+def _recipe(tree: IndexTree, problems: list[Problem]) -> Recipe | None:
+    path = tree.path(RECIPE)
+    if tree.snapshot.refused:
         return None  # named already; nothing of such an index is read
     try:
-        stored = read_recipe(git, snapshot, config)
+        stored = tree.recipe
     except DamagedIndexError as error:
-        rule = "conflict-markers" if "conflict markers" in error.message else "damaged-file"
-        message = error.message.removeprefix(f"{path}: ")
-        problems.append(Problem(rule, path, message, remedy=error.remedy))
+        problems.append(_as_problem(error, error.rule, path))
         return None
     except RecipeError as error:
-        message = error.message.removeprefix(f"{path}: ")
-        problems.append(Problem("recipe-mismatch", path, message, remedy=error.remedy))
+        problems.append(_as_problem(error, Rule.RECIPE_MISMATCH, path))
         return None
     if stored is None:
         return None
     try:
         refuse_newer(stored)
-        wanted = wanted_recipe(config, expected_identity(config, stored.embedder))
+        wanted = wanted_recipe(tree.config, expected_identity(tree.config, stored.embedder))
     except KbindexError as error:
-        problems.append(Problem("recipe-mismatch", path, error.message, remedy=error.remedy))
+        problems.append(_as_problem(error, Rule.RECIPE_MISMATCH, path))
         return stored
     changes = compare_recipes(stored, wanted)
     if changes:
         message = f"the index was made with another recipe: {name_changes(changes)}"
-        problems.append(Problem("recipe-mismatch", path, message, remedy="kbindex update"))
+        problems.append(Problem(Rule.RECIPE_MISMATCH, path, message, None, REBUILD, True))
     return stored
 
 
-def _stale(state: DocumentState) -> Problem:
-    remedy = UPDATE
-    if state.rule == "unreadable-document":
-        remedy = "save it as UTF-8, or add it to 'exclude' in kbindex.toml"
-    return Problem(str(state.rule), state.path, state.message, state.line, remedy)
+def _as_problem(error: KbindexError, rule: Rule, path: str) -> Problem:
+    return Problem(rule, path, error.reason, None, error.remedy, error.mended_by_update)
+
+
+def _stale(state: Stale) -> Problem:
+    return Problem(state.rule, state.path, state.message, state.line, UPDATE, True)
+
+
+def _unreadable(state: Unreadable) -> Problem:
+    remedy = "save it as UTF-8, or add it to 'exclude' in kbindex.toml"
+    return Problem(Rule.UNREADABLE_DOCUMENT, state.path, state.message, state.line, remedy)
 
 
 def _document_notices(path: str, text: str) -> Iterator[Problem]:
     for line, message in parse_frontmatter(text).problems:
-        yield Problem("frontmatter", path, message, line)
+        yield Problem(Rule.FRONTMATTER, path, message, line)
 
 
-def _canonical_problems(state: DocumentState, recipe: Recipe) -> Iterator[Problem]:
+def _canonical_problems(state: Proven, recipe: Recipe) -> Iterator[Problem]:
     found = find_deviation(state, Limits(recipe.chunk_max_tokens, recipe.chunk_tokens))
     if found:
         line, message = found
-        yield Problem("not-canonical", state.path, message, line, UPDATE)
+        yield Problem(Rule.NOT_CANONICAL, state.path, message, line, UPDATE, True)
 
 
 def _verify_rows(
-    git: Git, config: Config, snapshot: Snapshot, verdict: Verdict, holders: dict[str, str]
+    tree: IndexTree, recipe: Recipe, verdict: Verdict, holders: dict[str, str]
 ) -> None:
-    assert verdict.recipe is not None
-    identity = identity_id(verdict.recipe.embedder)
+    """Judge every source of rows, and whether each live key has a sound vector."""
+    identity = identity_id(recipe.embedder)
     sound: set[str] = set()
-    for source in sources(snapshot):
+    for source in tree.sources:
         try:
-            content = read_source(git, snapshot, source, config.index_dir)
-            require_dimension(content, verdict.recipe.embedder, config.index_dir)
+            content = tree.read(source)
+            tree.require_dimension(content, recipe.embedder)
         except DamagedIndexError as error:
-            path = f"{config.index_dir}/{source.path}"
-            message = error.message.removeprefix(f"{path}: ")
-            verdict.problems.append(Problem("damaged-file", path, message, remedy=REBUILD))
+            path = tree.path(source.path)
+            verdict.problems.append(
+                Problem(Rule.DAMAGED_FILE, path, error.reason, None, REBUILD, True)
+            )
             continue
         verdict.n_rows += len(content.rows)
-        verdict.problems += _row_problems(content, identity, config)
-        bad = set(content.bad)
-        sound.update(
-            row.key
-            for number, row in enumerate(content.rows)
-            if number not in bad and row.embedder == identity
-        )
+        verdict.problems += _row_problems(content, identity, tree.path(source.path))
+        sound.update(row.key for row, _ in content.sound(identity))
     missing = Counter(path for key, path in holders.items() if key not in sound)
     for path, n_missing in sorted(missing.items()):
         message = f"{n_missing} chunks have no vector"
-        verdict.problems.append(Problem("missing-vector", path, message, remedy=UPDATE))
+        verdict.problems.append(Problem(Rule.MISSING_VECTOR, path, message, None, UPDATE, True))
 
 
-def _version_problems(git: Git, config: Config, snapshot: Snapshot) -> Iterator[Problem]:
+def _version_problems(tree: IndexTree) -> Iterator[Problem]:
     """Prove what only other readers of the table follow: its older versions."""
     try:
-        prove_versions(snapshot.table, table_reader(git, snapshot))
+        prove_versions(tree.snapshot.table, tree.read_table_file)
     except ValueError as error:
-        path = f"{config.index_dir}/{TABLE}"
         remedy = "kbindex compact   (begins the table anew, without older versions)"
-        yield Problem("damaged-file", path, str(error), remedy=remedy)
+        yield Problem(Rule.DAMAGED_FILE, tree.path(TABLE), str(error), None, remedy)
 
 
-def is_sound(git: Git, snapshot: Snapshot, source: Source, config: Config) -> bool:
-    """Whether a source can be read and every checksum in it holds."""
-    try:
-        return not read_source(git, snapshot, source, config.index_dir).bad
-    except DamagedIndexError:
-        return False
-
-
-def _row_problems(content: SourceRows, identity: str, config: Config) -> Iterator[Problem]:
-    path = f"{config.index_dir}/{content.source.path}"
+def _row_problems(content: SourceRows, identity: str, path: str) -> Iterator[Problem]:
     if content.bad:
         example = content.rows[content.bad[0]]
         message = (
             f"{len(content.bad)} vectors are damaged, the first that of {example.path} "
             f"({example.char_start}–{example.char_end})"
         )
-        yield Problem("bad-vector", path, message, remedy=REBUILD)
+        yield Problem(Rule.BAD_VECTOR, path, message, None, REBUILD, True)
     n_foreign = sum(row.embedder != identity for row in content.rows)
     if n_foreign:
         message = f"{n_foreign} rows were made by another embedder"
-        yield Problem("foreign-vector", path, message, remedy="kbindex update")
+        yield Problem(Rule.FOREIGN_VECTOR, path, message, None, REBUILD, True)
 
 
-def _left_out(config: Config, snapshot: Snapshot) -> Iterator[Problem]:
+def _left_out(tree: IndexTree) -> Iterator[Problem]:
+    snapshot = tree.snapshot
     yield from snapshot.left_out
     more = snapshot.n_left_out - len(snapshot.left_out)
     if more:
-        yield Problem(LEFT_OUT, config.bundle, f"{more} more files are left out")
+        yield Problem(Rule.LEFT_OUT, tree.config.bundle, f"{more} more files are left out")

@@ -1,23 +1,22 @@
-"""Are an outline's boundaries those that the chunker gives? What ``--strict`` and updates ask.
+"""Compares an outline's boundaries with the chunker's, for ``check --strict`` and updates.
 
 A valid outline can have other boundaries: a merge may bring one that was made with other limits.
 """
 
 from __future__ import annotations
 
-from kbindex.core.model import DocumentState, Region
+from kbindex.core.model import Region
 from kbindex.document.chunk import Limits, chunk
 from kbindex.document.markdown import parse
 from kbindex.document.tokens import count_tokens, token_starts
+from kbindex.outline.states import Proven
 
 
-def find_deviation(state: DocumentState, limits: Limits) -> tuple[int, str] | None:
+def find_deviation(state: Proven, limits: Limits) -> tuple[int, str] | None:
     """Return line and message of the first deviation from what chunking again gives.
 
-    Every canonical boundary must stand in the outline, finer ones may. ``state`` is fresh and was
-    proven just now.
+    Every canonical boundary must stand in the outline, finer ones may.
     """
-    assert state.text is not None
     canonical = chunk(parse(state.text), limits, count_tokens, token_starts)
     regions = [entry.region for entry in state.entries]
     present = {_opening(region) for region in regions}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import groupby
 
-from kbindex.core.model import NOT_EMBEDDED, Entry
+from kbindex.core.model import NOT_EMBEDDED, Line
 from kbindex.document.compose import heading_paths
 
 
@@ -48,11 +48,11 @@ class _Section:
 
 
 def diff_outlines(
-    before: Mapping[str, Sequence[Entry]], after: Mapping[str, Sequence[Entry]]
+    before: Mapping[str, Sequence[Line]], after: Mapping[str, Sequence[Line]]
 ) -> list[DocumentChange]:
     """Return the changes between two sets of outlines by document path, those equal left out."""
-    known = {key for entries in before.values() for key in _keys(entries)}
-    gone = {path: entries for path, entries in before.items() if path not in after}
+    known = {key for lines in before.values() for key in _keys(lines)}
+    gone = {path: lines for path, lines in before.items() if path not in after}
     changes = []
     for path in sorted(after):
         old, was, kind = before.get(path), None, "changed"
@@ -62,8 +62,8 @@ def diff_outlines(
         if kind == "changed" and list(old) == list(after[path]):
             continue
         changes.append(_document_change(kind, path, was, old, after[path], known))
-    for path, entries in sorted(gone.items()):
-        changes.append(_document_change("removed", path, None, entries, (), known))
+    for path, lines in sorted(gone.items()):
+        changes.append(_document_change("removed", path, None, lines, (), known))
     return changes
 
 
@@ -71,8 +71,8 @@ def _document_change(
     kind: str,
     path: str,
     was: str | None,
-    before: Sequence[Entry],
-    after: Sequence[Entry],
+    before: Sequence[Line],
+    after: Sequence[Line],
     known: set[str],
 ) -> DocumentChange:
     old_keys, new_keys = set(_keys(before)), _keys(after)
@@ -82,7 +82,7 @@ def _document_change(
     return DocumentChange(kind, path, sections, len(new), len(reused), was)
 
 
-def diff_sections(before: Sequence[Entry], after: Sequence[Entry]) -> list[SectionChange]:
+def diff_sections(before: Sequence[Line], after: Sequence[Line]) -> list[SectionChange]:
     """Return what happened to each section of one document, in the order of ``after``."""
     old, new = _sections(before), _sections(after)
     matcher = SequenceMatcher(None, [s.heading for s in old], [s.heading for s in new], False)
@@ -99,8 +99,8 @@ def diff_sections(before: Sequence[Entry], after: Sequence[Entry]) -> list[Secti
         else:
             removed += old[i:j]
             added += [(len(changes), section) for section in new[k:m]]
-    for place, section in reversed(added):
-        changes.insert(place, _arrival(section, removed))
+    for index, section in reversed(added):
+        changes.insert(index, _arrival(section, removed))
     changes += [SectionChange("removed", s.heading, 0) for s in removed if s.keys]
     return changes
 
@@ -118,13 +118,13 @@ def _arrival(section: _Section, removed: list[_Section]) -> SectionChange:
     return SectionChange("added", section.heading, len(section.keys))
 
 
-def _sections(entries: Sequence[Entry]) -> list[_Section]:
-    paths = heading_paths([entry.region for entry in entries])
-    numbered = zip(paths, entries, strict=True)
+def _sections(lines: Sequence[Line]) -> list[_Section]:
+    paths = heading_paths([line.region for line in lines])
+    located = zip(paths, lines, strict=True)
     found = []
-    for heading, group in groupby(numbered, key=lambda pair: pair[0]):
-        members = [entry for _, entry in group]
-        lengths = tuple(e.region.char_end - e.region.char_start for e in members[1:])
+    for heading, group in groupby(located, key=lambda pair: pair[0]):
+        members = [line for _, line in group]
+        lengths = tuple(m.region.char_end - m.region.char_start for m in members[1:])
         found.append(_Section(heading, tuple(_keys(members)), lengths))
     return found
 
@@ -133,11 +133,11 @@ def _n_new(before: _Section, after: _Section) -> int:
     return len(set(after.keys) - set(before.keys))
 
 
-def _keys(entries: Sequence[Entry]) -> list[str]:
-    return [entry.key for entry in entries if entry.key != NOT_EMBEDDED]
+def _keys(lines: Sequence[Line]) -> list[str]:
+    return [line.key for line in lines if line.key != NOT_EMBEDDED]
 
 
-def _looks_alike(before: Sequence[Entry], after: Sequence[Entry]) -> bool:
+def _looks_alike(before: Sequence[Line], after: Sequence[Line]) -> bool:
     """Whether most of a vanished document stands in a new one."""
     old, new = set(_keys(before)), set(_keys(after))
     return bool(old) and 2 * len(old & new) > max(len(old), len(new))

@@ -1,4 +1,4 @@
-"""Outline text ↔ entries, and the proof that an outline describes a document.
+"""Outline file ↔ its lines, and the proof that they describe a document.
 
 An outline has a line a region in document order and a blank line after each:
 ``key<TAB>characters<TAB>tokens<TAB>opens<TAB>heading``. Lengths rather than offsets, blank lines
@@ -17,6 +17,7 @@ from kbindex.core.model import (
     Chunk,
     EmbedderIdentity,
     Entry,
+    Line,
     Region,
 )
 from kbindex.document.compose import compose, table_header
@@ -45,7 +46,7 @@ class ConflictMarkers(OutlineMismatch):
     """A merge left its markers in the outline."""
 
 
-def render_outline(entries: Sequence[Entry]) -> str:
+def render_outline(entries: Sequence[Line | Entry]) -> str:
     """Return the text of an outline."""
     return "".join(
         f"{e.key}\t{e.region.char_end - e.region.char_start}\t{e.region.n_tokens}"
@@ -54,25 +55,25 @@ def render_outline(entries: Sequence[Entry]) -> str:
     )
 
 
-def parse_outline(text: str) -> list[Entry]:
+def parse_outline(text: str) -> list[Line]:
     """Read an outline. Raises OutlineMismatch for anything that kbindex would not write."""
     if _CONFLICT.search(text):
         raise ConflictMarkers(0, "the outline holds conflict markers")
-    entries: list[Entry] = []
+    lines: list[Line] = []
     at = 0
     for number, line in enumerate(text.split("\n"), start=1):
         if not line:
             continue
         match = _LINE.fullmatch(line)
-        if len(entries) == MOST_ENTRIES:
+        if len(lines) == MOST_ENTRIES:
             raise OutlineMismatch(0, f"the outline has more than {MOST_ENTRIES} lines")
         if match is None:
             raise OutlineMismatch(at, f"line {number} of the outline can't be read")
         key, length, n_tokens, opens, heading = match.groups()
         end = at + int(length)
-        entries.append(Entry(key, Region(at, end, int(n_tokens), opens, heading)))
+        lines.append(Line(key, Region(at, end, int(n_tokens), opens, heading)))
         at = end
-    return entries
+    return lines
 
 
 def count_recontexted(before: str, outline: str, after: str, entries: Sequence[Entry]) -> int:
@@ -94,27 +95,32 @@ def count_recontexted(before: str, outline: str, after: str, entries: Sequence[E
 
 
 def make_entries(chunks: Sequence[Chunk], identity: EmbedderIdentity) -> list[Entry]:
-    """Return the outline's entries for composed chunks."""
+    """Return the entries of composed chunks under an embedder."""
     return [
-        Entry(key_of(identity, c.shown) if c.shown is not None else NOT_EMBEDDED, c.region)
-        for c in chunks
+        Entry(
+            key_of(identity, chunk.shown) if chunk.shown is not None else NOT_EMBEDDED,
+            chunk.region,
+            chunk.heading_path,
+            chunk.shown,
+        )
+        for chunk in chunks
     ]
 
 
 def verify_outline(
     text: str,
-    entries: Sequence[Entry],
+    lines: Sequence[Line],
     identity: EmbedderIdentity,
     max_tokens: int | None = None,
-) -> list[Chunk]:
-    """Derive the chunks that ``entries`` claim for ``text`` and prove every key.
+) -> list[Entry]:
+    """Return the entries that the ``lines`` of an outline claim for ``text``, every key proven.
 
     Everything but "this line is a heading" is derived from the text: lengths, headings, title,
     paths, table headers, metadata, and which regions may go without a vector. With ``max_tokens``
     no chunk of the body may be longer. Raises OutlineMismatch at the first difference.
     """
     frontmatter = parse_frontmatter(text)
-    regions = [entry.region for entry in entries]
+    regions = [line.region for line in lines]
     _verify_tiling(text, regions)
     n_pieces = len(metadata_pieces(frontmatter)) if frontmatter.end else 0
     if frontmatter.end:
@@ -122,15 +128,15 @@ def verify_outline(
     if any(region.char_start == region.char_end for region in regions[max(n_pieces, 1) :]):
         raise OutlineMismatch(0, "the outline has lines for no text")
     _verify_openings(text, regions)
-    chunks = compose(text, frontmatter, regions)
-    for entry, expected in zip(entries, make_entries(chunks, identity), strict=True):
-        if entry.key != expected.key:
+    entries = make_entries(compose(text, frontmatter, regions), identity)
+    for line, entry in zip(lines, entries, strict=True):
+        if line.key != entry.key:
             raise OutlineMismatch(
                 entry.region.char_start, "the text, its title or a heading above it changed"
             )
     if max_tokens is not None:
         _verify_limit(frontmatter.end, regions, max_tokens + _SLACK)
-    return chunks
+    return entries
 
 
 def _verify_tiling(text: str, regions: Sequence[Region]) -> None:

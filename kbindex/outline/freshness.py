@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from kbindex.core.model import NOT_EMBEDDED, DocumentState, EmbedderIdentity, Snapshot
+from kbindex.core.model import EmbedderIdentity, Rule
 from kbindex.document.markdown import MOST_DOCUMENT_BYTES, UnreadableDocument, decode
 from kbindex.outline.file import ConflictMarkers, OutlineMismatch, parse_outline, verify_outline
+from kbindex.outline.states import DocumentState, Known, Proven, Stale, Unreadable
 
 
 class Blobs(Protocol):
@@ -28,7 +29,8 @@ Pairs = Mapping[tuple[str, str], tuple[str, ...]]
 
 
 def compare(
-    snapshot: Snapshot,
+    documents: Mapping[str, str],
+    outlines: Mapping[str, str],
     identity: EmbedderIdentity | None,
     blobs: Blobs,
     proven: Pairs | None = None,
@@ -36,16 +38,18 @@ def compare(
 ) -> Iterator[DocumentState]:
     """Yield the state of every document, ordered by path.
 
+    ``documents`` and ``outlines`` map the path of a document to the blob of it and of its outline.
+
     ``proven`` maps pairs of document and outline blobs that need no second proof to their keys.
     Without an ``identity`` (no usable recipe) no outline can be valid. With ``max_tokens`` one
     whose chunks are longer isn't, either.
     """
     proven = proven or {}
     unproven = []
-    for path, blob in sorted(snapshot.documents.items()):
-        outline = snapshot.outlines.get(path)
+    for path, blob in sorted(documents.items()):
+        outline = outlines.get(path)
         if outline is not None and identity is not None and (blob, outline) in proven:
-            yield DocumentState(path, blob, outline, proven[blob, outline])
+            yield Known(path, blob, outline, proven[blob, outline])
         else:
             unproven.append((path, blob, outline))
     oids = [oid for _, blob, outline in unproven for oid in (blob, outline) if oid]
@@ -67,25 +71,20 @@ def _state(
     max_tokens: int | None,
 ) -> DocumentState:
     """Compare one document, ``None`` if it is too large, with its outline, ``None`` without one."""
-
-    def differs(rule: str, message: str, text: str | None, line: int | None) -> DocumentState:
-        return DocumentState(path, blob, outline, text=text, rule=rule, message=message, line=line)
-
     try:
         text = decode(document)
     except UnreadableDocument as error:
-        return differs("unreadable-document", error.reason, None, error.line)
-    if listing is None:
-        return differs("missing-outline", "it is not in the index", text, None)
+        return Unreadable(path, blob, outline, error.reason, error.line)
+    if outline is None or listing is None:
+        return Stale(path, blob, None, text, Rule.MISSING_OUTLINE, "it is not in the index")
     if identity is None:
-        return differs("stale-document", "the recipe changed", text, None)
+        return Stale(path, blob, outline, text, Rule.STALE_DOCUMENT, "the recipe changed")
     try:
-        entries = parse_outline(listing.decode("utf-8", "replace"))
-        chunks = verify_outline(text, entries, identity, max_tokens)
+        lines = parse_outline(listing.decode("utf-8", "replace"))
+        entries = verify_outline(text, lines, identity, max_tokens)
     except ConflictMarkers as error:
-        return differs("conflict-markers", error.reason, text, None)
+        return Stale(path, blob, outline, text, Rule.CONFLICT_MARKERS, error.reason)
     except OutlineMismatch as error:
         line = text.count("\n", 0, error.char_start) + 1
-        return differs("stale-document", error.reason, text, line)
-    keys = tuple(entry.key for entry in entries if entry.key != NOT_EMBEDDED)
-    return DocumentState(path, blob, outline, keys, text, tuple(entries), tuple(chunks))
+        return Stale(path, blob, outline, text, Rule.STALE_DOCUMENT, error.reason, line)
+    return Proven(path, blob, outline, text, tuple(entries))

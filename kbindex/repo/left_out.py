@@ -9,9 +9,8 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 
 from kbindex.configuration.config import Config
-from kbindex.core.model import Problem
+from kbindex.core.model import Problem, Rule
 
-RULE = "left-out"
 _LINK, _SUBMODULE = "120000", "160000"
 _ENDINGS = (".md", ".markdown", ".mdown", ".mkd", ".mkdn", ".mdwn", ".mdx")
 
@@ -36,4 +35,4 @@ def left_out(config: Config, mode: str, path: str) -> Problem | None:
         remedy = f"add '*{PurePosixPath(name).suffix}' to 'include' in kbindex.toml"
     else:
         return None
-    return Problem(RULE, path, message, remedy=f"{remedy}, or add it to 'exclude'")
+    return Problem(Rule.LEFT_OUT, path, message, remedy=f"{remedy}, or add it to 'exclude'")

@@ -10,14 +10,12 @@ from pathlib import Path
 from kbindex import __version__
 from kbindex.configuration.config import Config
 from kbindex.configuration.recipe import versions
-from kbindex.core.errors import NoBundleError, NoIndexError, NotARepositoryError
-from kbindex.core.model import Snapshot
+from kbindex.core.errors import NotARepositoryError
 from kbindex.git.client import Git
 from kbindex.local.cache import Cache
 from kbindex.local.lock import hold_lock
 from kbindex.output.console import note_once
 from kbindex.repo.configured import read_config, read_worktree_config
-from kbindex.repo.snapshot import read_snapshot, read_staged_snapshot
 
 _LOCAL = "kbindex"
 
@@ -83,24 +81,3 @@ def worktree_repository(git: Git) -> Repository:
 def repository_at(git: Git, tree: str | None) -> Repository:
     """Return the repository with the configuration that stands in ``tree``."""
     return Repository(git, read_config(git, tree))
-
-
-def open_tree(directory: Path | None, revision: str | None) -> tuple[Repository, Snapshot]:
-    """Return a repository as it is in a revision, or staged: configuration and files."""
-    git = Git(directory)
-    if git.is_bare and revision is None:
-        revision = "HEAD"
-    tree = git.trees.resolve(revision) if revision else git.index.staged_tree()
-    if tree is None:  # a read-only repository; what is staged can be listed all the same
-        repository = open_repository(directory)
-        return repository, read_staged_snapshot(git, repository.config)
-    repository = repository_at(git, tree)
-    return repository, read_snapshot(git, tree, repository.config)
-
-
-def require_index(repository: Repository, snapshot: Snapshot) -> None:
-    """Raise what a user without a bundle or an index should be told."""
-    if not snapshot.documents and not snapshot.has_index:
-        raise NoBundleError(repository.config.bundle, snapshot.left_out)
-    if not snapshot.has_index:
-        raise NoIndexError(repository.config.index_dir, is_bare=repository.git.is_bare)

@@ -6,9 +6,7 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath as PurePath
 
 from kbindex.configuration.config import Config
-from kbindex.configuration.recipe import parse_recipe
-from kbindex.core.errors import DamagedIndexError, RecipeError
-from kbindex.core.model import Problem, Recipe, Snapshot
+from kbindex.core.model import Problem, Rule, Snapshot
 from kbindex.core.names import admit, is_plain_path, is_regular
 from kbindex.core.paths import (
     LINEAGE,
@@ -43,33 +41,6 @@ def read_staged_snapshot(git: Git, config: Config) -> Snapshot:
     return make_snapshot(
         "", git.index.files(config.bundle, config.index_dir, take_ours=config.is_document), config
     )
-
-
-def read_recipe(git: Git, snapshot: Snapshot, config: Config) -> Recipe | None:
-    """Return the recipe of a snapshot, ``None`` where there is no index. Raises as parsing does."""
-    refuse_hostile(snapshot)
-    path = f"{config.index_dir}/{RECIPE}"
-    if snapshot.recipe is None:
-        if snapshot.has_index:
-            raise DamagedIndexError(
-                path, "is missing (or in conflict), while the rest of the index is there"
-            )
-        return None
-    return parse_recipe(git.objects.read_blob(snapshot.recipe).decode("utf-8", "replace"), path)
-
-
-def refuse_hostile(snapshot: Snapshot) -> None:
-    """Raise DamagedIndexError if a tree holds what must not stand in an index."""
-    for problem in snapshot.refused[:1]:
-        raise DamagedIndexError(problem.path, problem.message, problem.remedy)
-
-
-def find_recipe(git: Git, snapshot: Snapshot, config: Config) -> Recipe | None:
-    """Return the recipe of a snapshot, ``None`` where there is none that can be used."""
-    try:
-        return read_recipe(git, snapshot, config)
-    except (DamagedIndexError, RecipeError):
-        return None
 
 
 def commit_trees(git: Git, commits: Iterable[str]) -> list[str]:
@@ -109,7 +80,7 @@ def make_snapshot(tree: str, files: Iterable[tuple[str, str, str]], config: Conf
         folders = PurePath(outline).parents if f"{OUTLINE_SUFFIX}/" in outline else ()
         if any(str(folder) in paths for folder in folders):
             message = "its folder's name is that of another document's outline: it is not indexed"
-            skipped.append(Problem("unreadable-document", path, message, remedy="rename it"))
+            skipped.append(Problem(Rule.UNREADABLE_DOCUMENT, path, message, remedy="rename it"))
             del paths[outline], documents[path]
     admitted = admit(index_entries, folder)
     outlines, orphans = {}, {}
@@ -144,7 +115,7 @@ def _name_problem(config: Config, path: str) -> Problem | None:
         message = "the file name leaves no room for '.tsv': it is not indexed"
     else:
         return None
-    return Problem("unreadable-document", path, message, remedy="rename it")
+    return Problem(Rule.UNREADABLE_DOCUMENT, path, message, remedy="rename it")
 
 
 def _below(files: dict[str, str], prefix: str, suffix: str) -> dict[str, str]:

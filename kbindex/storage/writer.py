@@ -9,28 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from enum import Enum, auto
 from pathlib import PurePosixPath as Path
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kbindex.configuration.config import Config
 from kbindex.core.errors import DamagedIndexError
-from kbindex.core.model import Chunk, Entry, Row, Snapshot
+from kbindex.core.model import Entry, Row
 from kbindex.core.paths import LINEAGE, TABLE, WAL
-from kbindex.git.client import Git
-from kbindex.local.cache import Cache
 from kbindex.output.console import note
 from kbindex.storage.columns import checksum
 from kbindex.storage.lineage import render_lineage
-from kbindex.storage.reader import (
-    Source,
-    SourceRows,
-    cached_keys,
-    read_source,
-    sources,
-    table_reader,
-)
+from kbindex.storage.reader import CommittedRows
 from kbindex.storage.table_files import latest_manifest
+from kbindex.storage.tree import Source
 
 Changes = dict[str, bytes | None]
 """Index files by their path from the repository's root; ``None`` removes one."""
@@ -48,30 +40,42 @@ class Checkpoint(Enum):
     NOW = auto()
 
 
-Places = Iterable[tuple[str, Sequence[Entry], Sequence[Chunk]]]
-"""Documents to anchor rows in: path, and its entries with their chunks."""
+class Outlined(Protocol):
+    """A document with the entries of its outline."""
+
+    @property
+    def path(self) -> str:
+        """The path from the repository's root."""
+
+    @property
+    def blob(self) -> str:
+        """The blob id of the document."""
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        """The entries in document order."""
 
 
 def anchor_rows(
-    places: Places, documents: Mapping[str, str], keys: set[str], embedder: str, vectors: Vectors
+    documents: Iterable[Outlined], keys: set[str], embedder: str, vectors: Vectors
 ) -> list[Row]:
-    """Return a row for each of ``keys`` that stands in ``places``, where it stands first.
+    """Return a row for each of ``keys``, anchored where the key first occurs in ``documents``.
 
-    ``documents`` maps paths to blobs; ``vectors`` holds those of all keys.
+    ``vectors`` holds those of all keys.
     """
     rows: dict[str, Row] = {}
-    for path, entries, chunks in places:
-        for ordinal, (entry, made) in enumerate(zip(entries, chunks, strict=True)):
+    for document in documents:
+        for ordinal, entry in enumerate(document.entries):
             if entry.key in keys and entry.key not in rows:
                 rows[entry.key] = Row(
                     key=entry.key,
                     embedder=embedder,
-                    path=path,
+                    path=document.path,
                     ordinal=ordinal,
-                    blob=documents[path],
+                    blob=document.blob,
                     char_start=entry.region.char_start,
                     char_end=entry.region.char_end,
-                    heading=made.heading_path,
+                    heading=entry.heading_path,
                     n_tokens=entry.region.n_tokens,
                     sum=checksum(entry.key, vectors[entry.key]),
                 )
@@ -79,14 +83,11 @@ def anchor_rows(
 
 
 class RowStore:
-    """The rows of one snapshot under one embedder's identity."""
+    """Adds rows to those that are committed; returns what changes and writes nothing."""
 
-    def __init__(
-        self, git: Git, config: Config, snapshot: Snapshot, cache: Cache, embedder: str
-    ) -> None:
-        self._git, self._config, self._snapshot = git, config, snapshot
-        self._cache, self._embedder = cache, embedder
-        self._folder = config.index_dir
+    def __init__(self, committed: CommittedRows) -> None:
+        self._committed, self._tree = committed, committed.tree
+        self._snapshot, self._folder = committed.tree.snapshot, committed.tree.config.index_dir
 
     def start_table(self, rows: Sequence[Row], vectors: Vectors) -> Changes:
         """Return the changes that replace table and WAL by a new table of ``rows``."""
@@ -140,50 +141,34 @@ class RowStore:
         """Return the removal of the WAL files that hold no row of this identity."""
         return {
             f"{self._folder}/{source.path}": None
-            for source in sources(self._snapshot)
-            if source.wal_blob and not list(cached_keys(self._cache, source, self._embedder))
+            for source in self._tree.sources
+            if source.wal_blob and not list(self._committed.keys_of(source))
         }
 
-    def committed_rows(self, keys: set[str]) -> list[Row]:
-        """Return the sound rows of ``keys`` as they are committed, each once."""
-        rows: dict[str, Row] = {}
-        for source in sources(self._snapshot):
-            if keys.isdisjoint(cached_keys(self._cache, source, self._embedder)):
-                continue
-            try:
-                content = read_source(self._git, self._snapshot, source, self._folder)
-            except DamagedIndexError:
-                continue  # another source may hold them; what is lost is named by check
-            for number in self._sound(content):
-                row = content.rows[number]
-                if row.key in keys:
-                    rows.setdefault(row.key, row)
-        return list(rows.values())
-
     def _is_due(self, checkpoint: Checkpoint, n_folded: int, adds_file: bool) -> bool:
-        every = self._config.checkpoint_every
+        every = self._tree.config.checkpoint_every
         n_files = len(self._snapshot.wal) - n_folded + adds_file
         due = adds_file and 0 < every <= n_files
         return checkpoint == Checkpoint.NOW or (checkpoint == Checkpoint.WHEN_DUE and due)
 
     def _repeated_files(self) -> list[Source]:
         """Return the WAL files that are staged but not in HEAD."""
-        head = self._git.trees.head()
-        listed = self._git.trees.files(head, f"{self._folder}/{WAL}") if head else ()
+        trees = self._tree.git.trees
+        head = trees.head()
+        listed = trees.files(head, f"{self._folder}/{WAL}") if head else ()
         in_head = {oid for _, oid, _ in listed}
-        return [s for s in sources(self._snapshot) if s.wal_blob and s.wal_blob not in in_head]
+        return [s for s in self._tree.sources if s.wal_blob and s.wal_blob not in in_head]
 
     def _checkpoint(
         self, rows: Sequence[Row], vectors: Vectors, anchor: Anchor
     ) -> tuple[Changes, bool]:
-        found = sources(self._snapshot)
-        wal = [source for source in found if source.wal_blob]
+        wal = [source for source in self._tree.sources if source.wal_blob]
         gathered, all_vectors, changes = self._folded(rows, vectors, wal)
         in_table = {
             key
-            for source in found
+            for source in self._tree.sources
             if source.wal_blob is None
-            for key in cached_keys(self._cache, source, self._embedder)
+            for key in self._committed.keys_of(source)
         }
         moved = [row for row in gathered if row.key not in in_table]
         anchored = {row.key: row for row in anchor({row.key for row in moved})}
@@ -204,21 +189,11 @@ class RowStore:
         all_vectors = dict(vectors)
         changes: Changes = {}
         for file in files:
-            content = read_source(self._git, self._snapshot, file, self._folder)
             changes[f"{self._folder}/{file.path}"] = None
-            for number in self._sound(content):
-                row = content.rows[number]
+            for row, vector in self._tree.read(file).sound(self._committed.embedder):
                 if gathered.setdefault(row.key, row) is row:
-                    all_vectors[row.key] = content.vectors[number]
+                    all_vectors[row.key] = vector
         return list(gathered.values()), all_vectors, changes
-
-    def _sound(self, content: SourceRows) -> list[int]:
-        bad = set(content.bad)
-        return [
-            number
-            for number, row in enumerate(content.rows)
-            if number not in bad and row.embedder == self._embedder
-        ]
 
     def _append(self, rows: Sequence[Row], vectors: Vectors, *, begins: bool) -> Changes:
         """Return the files that add ``rows`` to the table as one version, or begin a table.
@@ -232,12 +207,13 @@ class RowStore:
         before = None
         if not begins:
             try:
-                read = table_reader(self._git, self._snapshot)
-                _, before = latest_manifest(self._snapshot.table, read)
+                _, before = latest_manifest(self._snapshot.table, self._tree.read_table_file)
             except ValueError as error:
                 raise DamagedIndexError(folder, str(error)) from None
         try:
-            files = append_rows(rows, stack_vectors(rows, vectors), before, self._git.local_dir)
+            files = append_rows(
+                rows, stack_vectors(rows, vectors), before, self._tree.git.local_dir
+            )
         except UnreadTableError as error:
             note(
                 f"LanceDB wrote {len(rows)} rows in a way that can't be read back here ({error}): "

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kbindex.analysis.analyzer import stored_terms
-from kbindex.core.model import Chunk, Entry, Frontmatter, ViewChunk, ViewDocument
+from kbindex.core.model import Entry, Frontmatter, ViewChunk, ViewDocument
 from kbindex.document.anchors import Anchors
 from kbindex.document.markdown import nested_headings
 
@@ -34,7 +34,6 @@ class IndexedDocument:
     type: str | None
     language: str | None
     entries: Sequence[Entry]
-    chunks: Sequence[Chunk]
 
 
 def view_document(document: IndexedDocument, recipe: str) -> ViewDocument:
@@ -85,12 +84,12 @@ def _chunks(
     anchors = {start: anchor for _, _, anchor, start in headings}
     anchor: str | None = None
     title = stored_terms((document.title or "")[:_LONGEST_TITLE], document.language)
-    for ordinal, (entry, made) in enumerate(zip(document.entries, document.chunks, strict=True)):
+    for ordinal, entry in enumerate(document.entries):
         region = entry.region
-        anchor = anchors.get(region.char_start, anchor) if made.heading_path else None
+        anchor = anchors.get(region.char_start, anchor) if entry.heading_path else None
         # A heading without words, or without an anchor, addresses no section.
-        path = made.heading_path if anchor and made.heading_path[-1] else ()
-        if made.shown is None:
+        path = entry.heading_path if anchor and entry.heading_path[-1] else ()
+        if entry.shown is None:
             continue
         is_metadata = region.char_end <= document.frontmatter.end
         start, end = (
@@ -98,10 +97,10 @@ def _chunks(
         )
         first, last = np.searchsorted(line_starts, (start, max(end - 1, start)), side="right") + 1
         # Of a frontmatter the values are searched, the text is YAML.
-        searched = made.shown if is_metadata else text[start:end]
+        searched = entry.shown if is_metadata else text[start:end]
         heading, body = (
             stored_terms(words, document.language)
-            for words in (" ".join(made.heading_path)[:_LONGEST_PATH], searched)
+            for words in (" ".join(entry.heading_path)[:_LONGEST_PATH], searched)
         )
         parts = (title, heading, body)
         yield ViewChunk(

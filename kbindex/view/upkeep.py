@@ -117,9 +117,10 @@ def _copied(folder: Path) -> View | None:
 
 def _refresh(staged: Staged, view: View) -> None:
     if view.meta("state") != staged.state:
+        from kbindex.storage.tree import IndexTree
         from kbindex.view.refresh import refresh_view
 
-        refresh_view(staged.repository, staged.snapshot, view, staged.state)
+        refresh_view(IndexTree(staged.repository, staged.snapshot), view, staged.state)
 
 
 def find_flaw(folder: Path) -> Exception | None:

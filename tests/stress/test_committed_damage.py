@@ -187,12 +187,12 @@ def outlines_of(repo: Repo) -> dict[str, str]:
 
 def note_truth(repo: Repo) -> None:
     """Write down what is right, before anything is damaged."""
-    from kbindex.outline.freshness import compare
-    from kbindex.repo.repository import open_tree
+    from kbindex.outline.states import Proven
+    from kbindex.storage.tree import open_index
 
-    repository, snapshot = open_tree(repo.root, None)
-    states = compare(snapshot, HashEmbedder.identity, repository.git.objects)
-    shown = [c.shown for state in states for c in state.chunks if c.shown is not None]
+    states = open_index(repo.root, None).compare(HashEmbedder.identity)
+    proven = [state for state in states if isinstance(state, Proven)]
+    shown = [entry.shown for state in proven for entry in state.entries if entry.shown is not None]
     (repo.root.parent / "shown.json").write_text(json.dumps(shown))
     (repo.root.parent / "outlines.json").write_text(json.dumps(outlines_of(repo)))
 

@@ -15,11 +15,12 @@ from pathlib import Path
 import numpy as np
 from conftest import Repo
 
-from kbindex.core.model import DocumentState
+from kbindex.core.model import Rule
 from kbindex.document.chunk import Limits
 from kbindex.embed.hashing import HashEmbedder
 from kbindex.index.outline_builder import draft_document
 from kbindex.outline.file import render_outline
+from kbindex.outline.states import Stale
 from kbindex.storage.wal import decode_wal
 
 EMBEDDER = HashEmbedder()
@@ -93,13 +94,10 @@ class Judge:
 
     def _draft(self, repo: Repo, path: str, oid: str) -> tuple[bytes, dict[str, str]]:
         if oid not in self._drafts:
-            state = DocumentState(path, oid, None, text=_blob(repo, oid).decode())
+            text = _blob(repo, oid).decode()
+            state = Stale(path, oid, None, text, Rule.MISSING_OUTLINE, "")
             draft = draft_document(state, self._limits, EMBEDDER, lambda _: set())
-            shown = {
-                entry.key: made.shown
-                for entry, made in zip(draft.entries, draft.chunks, strict=True)
-                if made.shown is not None
-            }
+            shown = {entry.key: entry.shown for entry in draft.entries if entry.shown is not None}
             self._drafts[oid] = render_outline(draft.entries).encode(), shown
         return self._drafts[oid]
 
