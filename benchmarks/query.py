@@ -140,8 +140,8 @@ def lancedb_table(clone: Path, folder: Path) -> int:
     from kbindex.view.open import use_view
 
     def rows(view: object) -> tuple[list[tuple[int, str]], np.ndarray]:
-        found = view.db.execute("SELECT id, text FROM chunk ORDER BY id").fetchall()
-        return found, np.array(view.matrix(256))
+        chunks = sorted(view.chunk_arrays()[0].tolist())
+        return [(chunk, view.passage(chunk).text) for chunk in chunks], np.array(view.matrix(256))
 
     texts, matrix = use_view(open_repository(clone), rows)
     matrix = matrix[: len(texts)]
@@ -156,7 +156,8 @@ def in_process(clone: Path, words: Words) -> tuple[float, float]:
     """Return the median seconds of a warm search, and this process' memory in MB."""
     from kbindex.embed import load_embedder
     from kbindex.repo.repository import open_repository
-    from kbindex.search.hybrid import Filters, Request, search
+    from kbindex.search.hybrid import search
+    from kbindex.search.request import Request
     from kbindex.view.open import use_view
 
     repository, embedder = open_repository(clone), load_embedder("hash")
@@ -166,7 +167,7 @@ def in_process(clone: Path, words: Words) -> tuple[float, float]:
         for _ in range(40):
             question = words.question()
             request = Request(question, embedder.embed_query(question), 0.3, with_words=True)
-            taken.append(seconds(lambda r=request: search(view, repository.config, r, Filters())))
+            taken.append(seconds(lambda r=request: search(view, repository.config, r)))
         return taken[5:]
 
     taken = use_view(repository, all_of)

@@ -237,8 +237,8 @@ def query_command(
     """Search by words and meaning; every hit cites its section, lines and span."""
     _spare_threads()
     from kbindex.commands.query import query
-    from kbindex.search.hybrid import Filters
-    from kbindex.search.query import MODES, QueryOptions
+    from kbindex.search.query import MODES
+    from kbindex.search.request import Filters, QueryOptions
 
     _require_format(form, Format.TEXT, Format.JSON, Format.JSONL)
     if mode not in MODES:
@@ -260,10 +260,10 @@ def get_command(
     form: Annotated[Format, typer.Option("--format", help="text or json.")] = Format.TEXT,
 ) -> None:
     """Print a document, a section or a passage exactly as it is indexed."""
-    from kbindex.commands.get import Passage, get
+    from kbindex.commands.get import Part, get
 
     _require_format(form, Format.TEXT, Format.JSON)
-    _run(lambda: get(_Global.repo, name, Passage(section, span, lines), form))
+    _run(lambda: get(_Global.repo, name, Part(section, span, lines), form))
 
 
 @app.command("related")

@@ -43,6 +43,16 @@ def test_git_is_run_in_one_place() -> None:
     assert starters == {"git/runner"}
 
 
+def test_sql_stands_with_the_tables_that_it_reads() -> None:
+    users = {
+        module
+        for module in MODULES
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Attribute) and node.attr in ("execute", "executemany")
+    }
+    assert {module.split("/")[0] for module in users} == {"view", "local"}
+
+
 def test_only_the_console_prints() -> None:
     printers = {
         module

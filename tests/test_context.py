@@ -99,17 +99,17 @@ def test_related_ranks_by_the_mean_of_unit_chunk_vectors(indexed: Repo) -> None:
     from kbindex.repo.repository import open_repository
     from kbindex.view.open import use_view
 
-    def vectors(view) -> dict[bytes, np.ndarray]:
+    def vectors(view) -> dict[str, np.ndarray]:
         _, documents, slots = view.chunk_arrays()
         matrix = view.matrix(256)
-        paths = dict(view.db.execute("SELECT id, path FROM document"))
-        own = {p: matrix[slots[documents == n]].mean(axis=0) for n, p in paths.items()}
+        found = view.facets()
+        own = {f.path: matrix[slots[documents == f.id]].mean(axis=0) for f in found}
         return {path: vector / np.linalg.norm(vector) for path, vector in own.items()}
 
     own = use_view(open_repository(indexed.root), vectors)
     found = indexed.call("related", "lamps", "--format", "json").json()["related"]
     for document in found:
-        expected = own[b"bundle/lamps.md"] @ own[document["path"].encode()]
+        expected = own["bundle/lamps.md"] @ own[document["path"]]
         assert document["similarity"] == pytest.approx(expected, abs=1e-3)
 
 

@@ -24,7 +24,8 @@ from kbindex.evaluation.metrics import (
 from kbindex.evaluation.questions import Wanted, locate, parse_questions
 from kbindex.evaluation.runner import Bench
 from kbindex.repo.repository import open_repository
-from kbindex.search.hybrid import Filters, Request, search
+from kbindex.search.hybrid import search
+from kbindex.search.request import QueryOptions, Request
 from kbindex.view.database import View
 from kbindex.view.open import use_view
 
@@ -330,8 +331,9 @@ def test_tune_names_the_weight_and_its_worth(asked: Repo) -> None:
 def test_a_citation_that_leads_elsewhere_is_counted(asked: Repo) -> None:
     def citations(view: View) -> list[bool]:
         repository = open_repository(asked.root)
-        request = Request("linen", None, 0.0, with_words=True, with_text=True)
-        hit = search(view, repository.config, request, Filters()).hits[0]
+        options = QueryOptions(with_text=True)
+        request = Request("linen", None, 0.0, with_words=True, options=options)
+        hit = search(view, repository.config, request).hits[0]
         moved = replace(hit, char_start=hit.char_start + 1)
         other = replace(hit, anchor="lenses", char_start=0, text="# lenses\n\n" + str(hit.text))
         wrong = replace(hit, anchor="use", char_start=0, text=other.text)

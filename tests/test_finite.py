@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from kbindex.embed.hashing import HashEmbedder
 from kbindex.output.render import to_json
 from kbindex.search.bm25 import search_words
 from kbindex.view.database import DamagedView
+from kbindex.view.words import WordIndex
 
 ODD = (math.nan, math.inf, -math.inf)
 
@@ -61,24 +61,22 @@ def test_a_query_whose_vector_is_not_finite_is_answered_from_words(
     assert run(indexed, "query", "--mode", "dense", "lenses").code == 4
 
 
-class Database:
+class Words(WordIndex):
     """Finds each word once, and a passage with the score that it is given."""
 
-    def __init__(self, score: object) -> None:
+    def __init__(self, score: float | None) -> None:
         self._score = score
 
-    def execute(self, statement: str, _: object) -> Any:
-        return Counts() if "count(*)" in statement else [(1, self._score)]
+    def n_chunks_with(self, _string: str) -> int:
+        return 1
 
-
-class Counts:
-    def fetchone(self) -> tuple[int]:
-        return (1,)
+    def bm25(self, *_: object, **__: object) -> dict[int, float | None]:
+        return {1: self._score}
 
 
 @pytest.mark.parametrize("score", [None, math.inf])
-def test_a_score_that_is_no_number_comes_from_damage(score: object) -> None:
+def test_a_score_that_is_no_number_comes_from_damage(score: float | None) -> None:
     terms = query_terms("lenses", frozenset())
-    assert search_words(Database(1.0), terms, 9, None, None)  # type: ignore[arg-type]
+    assert search_words(Words(1.0), terms, 9, None, None)
     with pytest.raises(DamagedView):
-        search_words(Database(score), terms, 9, None, None)  # type: ignore[arg-type]
+        search_words(Words(score), terms, 9, None, None)

@@ -19,14 +19,14 @@ from conftest import NOTE, Done, Repo
 
 from kbindex.commands.query import query as run_query
 from kbindex.document.markdown import decode
-from kbindex.git.paths import decode_path
 from kbindex.output.formats import Format
 from kbindex.repo.repository import Repository, open_repository
-from kbindex.search.hybrid import Filters
-from kbindex.search.query import QueryOptions, answer_query
+from kbindex.search.query import answer_query
+from kbindex.search.request import Filters, QueryOptions
 from kbindex.view.database import View
 from kbindex.view.lookup import find_section, look_up
 from kbindex.view.open import use_view
+from kbindex.view.records import Passage
 from kbindex.view.unstaged import StaleDocuments
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -563,11 +563,9 @@ def test_spans_slice_the_blob_to_text_with_the_words(shared: Repo, asked: Asked)
             assert passage.strip("\n") in "\n".join(lines).casefold()
 
 
-def _chunks(view: View) -> Iterator[tuple[Any, ...]]:
-    yield from view.db.execute(
-        "SELECT d.path, d.blob, d.headings, c.char_start, c.char_end, c.first_line, c.last_line,"
-        " c.heading, c.anchor FROM chunk c JOIN document d ON d.id = c.document"
-    )
+def _passages(view: View) -> Iterator[Passage]:
+    chunks, _, _ = view.chunk_arrays()
+    yield from map(view.passage, chunks.tolist())
 
 
 def assert_round_trip(root: Path) -> int:
@@ -579,22 +577,25 @@ def assert_round_trip(root: Path) -> int:
 def _follow_all(repository: Repository, view: View) -> int:
     texts: dict[str, str] = {}
     n_chunks = 0
-    for path, blob, headings, start, end, first, last, heading, anchor in _chunks(view):
+    for passage in _passages(view):
+        chunk, document = passage.chunk, passage.document
+        start, end, anchor, name = chunk.char_start, chunk.char_end, chunk.anchor, document.path
         n_chunks += 1
-        if blob not in texts:
-            texts[blob] = decode(repository.git.objects.read_blob(blob))
-        text, name = texts[blob], decode_path(path)
+        if document.blob not in texts:
+            texts[document.blob] = decode(repository.git.objects.read_blob(document.blob))
+        text = texts[document.blob]
         where = (name, start, end)
         assert 0 <= start < end <= len(text), where
-        assert first == text.count("\n", 0, start) + 1, where
-        assert last == text.count("\n", 0, end - 1) + 1, where
-        assert (anchor is None) == (json.loads(heading) == []), where
+        assert passage.text == text[start:end], where
+        assert chunk.first_line == text.count("\n", 0, start) + 1, where
+        assert chunk.last_line == text.count("\n", 0, end - 1) + 1, where
+        assert (anchor is None) == (chunk.heading == ()), where
         assert look_up(view, repository.config, repository.config.document_id(name)), where
         if anchor is not None:
-            section = find_section(text, json.loads(headings), anchor, name)
+            section = find_section(text, document, anchor)
             assert section.char_start <= start, where
             assert end <= section.char_end, where
-            assert list(section.heading) == json.loads(heading), where
+            assert section.heading == chunk.heading, where
     return n_chunks
 
 
@@ -613,10 +614,9 @@ def test_anchors_are_those_of_github(nasty: Repo) -> None:
     repository = open_repository(nasty.root)
 
     def anchors(name: str) -> list[str]:
-        sql = "SELECT headings FROM document WHERE path = ?"
-        key = (f"bundle/{name}".encode(),)
-        found = use_view(repository, lambda view: view.db.execute(sql, key).fetchone())
-        return [anchor for _, _, anchor, _ in json.loads(found[0])]
+        found = use_view(repository, lambda view: view.document(f"bundle/{name}"))
+        assert found is not None
+        return [heading.anchor for heading in found.headings]
 
     assert anchors("doubles.md") == ["notes", "notes-1", "notes-2", "notes-1-1", "notes-3"]
     assert anchors("setext.md") == ["title-over-two-lines", "sub", "sub-1"]

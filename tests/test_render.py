@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbindex.core.model import Answer, Coverage, Hit, Problem, Rule
+from kbindex.core.model import (
+    Answer,
+    Coverage,
+    EmbedderIdentity,
+    Found,
+    Hit,
+    Problem,
+    Rule,
+)
 from kbindex.core.text import printable
 from kbindex.output.formats import Format
 from kbindex.output.render import (
@@ -42,20 +50,23 @@ ANSWER = Answer(
     query="how are keys rotated",
     mode="hybrid",
     degraded=None,
-    embedder="builtin/multilingual-e5-small-q4",
-    dimension=384,
+    embedder=EmbedderIdentity("builtin", "multilingual-e5-small-q4", "1" * 64, 384),
     stale=(),
-    n_lexical=100,
-    n_dense=100,
     coverage=Coverage(31, 212, 212, 212),
-    hits=(HIT,),
+    found=Found((HIT,), n_lexical=100, n_dense=100),
 )
+
+
+def with_hits(*hits: Hit) -> Answer:
+    return replace(ANSWER, found=replace(ANSWER.found, hits=hits))
+
+
 MENDED = "the heading changed (remedy: kbindex update)"
 PROBLEM = Problem(Rule.STALE_DOCUMENT, "bundle/a.md", "the heading changed", 12, "kbindex update")
 
 
 def hit_of(**values: object) -> dict[str, object]:
-    answer = replace(ANSWER, hits=(replace(HIT, **values),))
+    answer = with_hits(replace(HIT, **values))
     return json.loads(render_answer(answer, Format.JSON))["hits"][0]
 
 
@@ -102,7 +113,7 @@ def test_the_json_of_an_answer_is_the_documented_one() -> None:
 
 def test_the_schema_is_the_same_without_hits() -> None:
     full = json.loads(render_answer(ANSWER, Format.JSON))
-    empty = json.loads(render_answer(replace(ANSWER, hits=()), Format.JSON))
+    empty = json.loads(render_answer(with_hits(), Format.JSON))
     assert empty["hits"] == []
     assert list(empty) == list(full)
     assert list(empty["retrieval"]) == list(full["retrieval"])
@@ -172,17 +183,15 @@ def test_no_field_of_a_hit_is_null_or_an_unaddressable_section(
 
 
 def test_lines_of_json_are_one_hit_each() -> None:
-    answer = replace(ANSWER, hits=(HIT, replace(HIT, rank=2, text="a\nb\u2028c")))
+    answer = with_hits(HIT, replace(HIT, rank=2, text="a\nb\u2028c"))
     lines = render_answer(answer, Format.JSONL).split("\n")
     assert [json.loads(line)["rank"] for line in lines] == [1, 2]
     assert json.loads(lines[0]) == hit_of()
-    assert render_answer(replace(ANSWER, hits=()), Format.JSONL) == ""
+    assert render_answer(with_hits(), Format.JSONL) == ""
 
 
 def test_undecodable_bytes_of_a_path_are_valid_json_and_utf8() -> None:
-    text = render_answer(
-        replace(ANSWER, hits=(replace(HIT, path="bundle/\udcff.md"),)), Format.JSON
-    )
+    text = render_answer(with_hits(replace(HIT, path="bundle/\udcff.md")), Format.JSON)
     text.encode("utf-8")
     assert json.loads(text)["hits"][0]["path"] == "bundle/\udcff.md"
 
@@ -223,16 +232,16 @@ def test_letters_of_all_scripts_stand_in_json_as_they_are() -> None:
     ],
 )
 def test_a_hit_is_a_line_that_editors_can_jump_to(values: dict[str, object], line: str) -> None:
-    assert render_answer(replace(ANSWER, hits=(replace(HIT, **values),)), Format.TEXT) == line
+    assert render_answer(with_hits(replace(HIT, **values)), Format.TEXT) == line
 
 
 def test_an_explanation_shows_the_parts_and_the_similarity() -> None:
     parts = {"dense": 0.5, "lexical": 0.3312345}
-    answer = replace(ANSWER, hits=(replace(HIT, explanation=parts),))
+    answer = with_hits(replace(HIT, explanation=parts))
     assert render_answer(answer, Format.TEXT, explain=True).split("\n")[1] == (
         "    0.8312 = dense 0.5000 + lexical 0.3312; similarity 0.8712"
     )
-    unknown = replace(ANSWER, hits=(replace(HIT, explanation=parts, similarity=None),))
+    unknown = with_hits(replace(HIT, explanation=parts, similarity=None))
     assert render_answer(unknown, Format.TEXT, explain=True).endswith("similarity unknown")
 
 
@@ -252,7 +261,7 @@ def test_nothing_that_steers_a_terminal_is_printable(text: str) -> None:
 @pytest.mark.parametrize("field", ["path", "title", "heading", "text"])
 def test_control_characters_of_a_hit_are_never_printed(field: str) -> None:
     value = (HOSTILE,) if field == "heading" else HOSTILE
-    answer = replace(ANSWER, hits=(replace(HIT, **{field: value}),))
+    answer = with_hits(replace(HIT, **{field: value}))
     assert not STEERING.search(render_answer(answer, Format.TEXT, explain=True))
 
 
@@ -265,14 +274,12 @@ def test_control_characters_of_a_problem_are_never_printed(field: str) -> None:
 
 
 def test_a_hit_without_text_is_one_line() -> None:
-    answer = replace(ANSWER, hits=(replace(HIT, path="bundle/a\nb.md"),))
+    answer = with_hits(replace(HIT, path="bundle/a\nb.md"))
     assert "\n" not in render_answer(answer, Format.TEXT)
 
 
 def test_control_characters_in_json_are_escaped() -> None:
-    text = render_answer(
-        replace(ANSWER, hits=(replace(HIT, title="a\x1b[31m\x00\n"),)), Format.JSON
-    )
+    text = render_answer(with_hits(replace(HIT, title="a\x1b[31m\x00\n")), Format.JSON)
     assert "\\u001b[31m\\u0000\\n" in text
 
 

@@ -21,7 +21,6 @@ from conftest import Repo, Template, run
 from mutations import fill, reseal
 
 from kbindex.repo.repository import Repository, open_repository
-from kbindex.search.hybrid import coverage
 from kbindex.view import files as view_files
 from kbindex.view import open as current
 from kbindex.view import seal, upkeep
@@ -339,7 +338,7 @@ def test_a_view_that_is_damaged_again_and_again_is_made_in_memory(repo: Repo, fo
         n_rounds.append(view.folder)
         if view.folder:
             raise DamagedView("again")
-        return coverage(view).dense
+        return view.coverage().dense
 
     assert use_view(repository(repo), read) == 57
     assert n_rounds == [folder, folder, None]
@@ -399,7 +398,7 @@ def test_a_reader_does_not_discard_what_another_has_made_meanwhile(
             assert run(repo, *LEXICAL).code == 0
             seals.append(read_seal(folder / SEAL))
             raise DamagedView("the matrix was replaced meanwhile")
-        return coverage(view).lexical
+        return view.coverage().lexical
 
     assert use_view(repository(repo), read) == 58
     assert seals[0] != seals[1]

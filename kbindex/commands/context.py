@@ -13,7 +13,8 @@ from kbindex.output.formats import Format
 from kbindex.output.render import hit_json, to_json
 from kbindex.repo.repository import open_repository
 from kbindex.search.context import Context, Excerpt, fit_budget, render_excerpt
-from kbindex.search.query import QueryOptions, answer_notices, answer_query, readable
+from kbindex.search.query import answer_notices, answer_query, readable
+from kbindex.search.request import QueryOptions
 from kbindex.view.unstaged import StaleDocuments
 
 _CANDIDATES = QueryOptions(n_hits=40, per_document=8, with_text=True)

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from kbindex.configuration.recipe import compare_recipes, wanted_recipe
+from kbindex.configuration.recipe import compare_recipes, name_changes, wanted_recipe
 from kbindex.core.errors import KbindexError, NoIndexError, UnsafePlaceError
 from kbindex.core.model import Finding, Recipe
 from kbindex.core.paths import OUTLINES, RECIPE, TABLE, WAL
@@ -24,8 +24,8 @@ from kbindex.embed.select import open_embedder
 from kbindex.git.hooks import HOOK_TYPES, PRE_COMMIT_CONFIG, calls_us
 from kbindex.git.worktree import read_file
 from kbindex.repo.repository import Repository
-from kbindex.search.hybrid import coverage
 from kbindex.storage.tree import staged_index
+from kbindex.view.database import View
 from kbindex.view.open import use_view
 
 _LEAST_GIT = (2, 31)
@@ -169,7 +169,7 @@ def _embedder(repository: Repository) -> Iterator[Finding]:
     yield _tail(embedder)
     if stored is not None and stored.embedder != identity:
         changes = compare_recipes(stored, wanted_recipe(config, identity, embedder.origin))
-        named = "; ".join(str(c) for c in changes if c.part.startswith("embedder"))
+        named = name_changes(change for change in changes if change.is_of_embedder)
         message = f"is not the one that made the index ({named})"
         remedy = "kbindex update   (embeds everything anew), or set 'embedder' back"
         yield Finding("identity", "error", message, remedy)
@@ -190,7 +190,7 @@ def _tail(embedder: Embedder) -> Finding:
 
 
 def _view(repository: Repository) -> Iterator[Finding]:
-    found = use_view(repository, coverage)
+    found = use_view(repository, View.coverage)
     message = f"{found.documents} documents, {found.chunks} chunks"
     if found.dense < found.chunks:
         message += f", of which {found.dense} have a vector"

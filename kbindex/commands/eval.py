@@ -34,7 +34,7 @@ from kbindex.evaluation.runner import (
     RRF,
     Asked,
     Bench,
-    Vectors,
+    QuestionVectors,
     embed_questions,
     rrf,
 )
@@ -92,7 +92,7 @@ def _report(
     judged = bench.judged(questions, name)
     recipe = view_recipe(view, repository.config)
     embedder: Embedder | None = None
-    vectors: Vectors = {}
+    vectors: QuestionVectors = {}
     if options.tune or {*options.modes} - {LEXICAL}:
         embedder = query_embedder(repository, recipe)
         vectors = embed_questions(embedder, questions)

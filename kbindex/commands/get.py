@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,20 +20,20 @@ from kbindex.view.open import use_view
 
 
 @dataclass(frozen=True)
-class Passage:
-    """What to print: at most one of the three is set."""
+class Part:
+    """The part of a document to print: at most one of the three is set."""
 
     section: str | None = None
     span: str | None = None
     lines: str | None = None
 
 
-def get(directory: Path | None, name: str, passage: Passage, form: Format) -> ExitCode:
-    """Print the text that ``name`` and ``passage`` address. Raises UsageError if there is none."""
+def get(directory: Path | None, name: str, part: Part, form: Format) -> ExitCode:
+    """Print the text that ``name`` and ``part`` address. Raises UsageError if there is none."""
     repository = open_repository(directory)
-    if sum(value is not None for value in (passage.section, passage.span, passage.lines)) > 1:
+    if sum(value is not None for value in (part.section, part.span, part.lines)) > 1:
         raise UsageError("only one of --section, --span and --lines can be given")
-    found = use_view(repository, lambda view: _find(repository, view, name, passage))
+    found = use_view(repository, lambda view: _find(repository, view, name, part))
     _mention_newer_text(repository, str(found["path"]))
     if form == Format.JSON:
         put(to_json({key: value for key, value in found.items() if value is not None}))
@@ -43,21 +42,21 @@ def get(directory: Path | None, name: str, passage: Passage, form: Format) -> Ex
     return ExitCode.OK
 
 
-def _find(repository: Repository, view: View, name: str, passage: Passage) -> dict[str, Any]:
+def _find(repository: Repository, view: View, name: str, part: Part) -> dict[str, Any]:
     """Return what is addressed, in the schema of ``--format json``."""
     name = _from_root(repository, name)
-    name, anchor = _split_anchor(view, repository.config, name, passage)
+    name, anchor = _split_anchor(view, repository.config, name, part)
     document = find_document(view, repository.config, name)
     path = document.path
     text = decode(repository.git.objects.read_blob(document.blob))
     section = None
     if anchor is not None:
-        section = find_section(text, json.loads(document.headings), anchor, path)
+        section = find_section(text, document, anchor)
         start, end = section.char_start, section.char_end
-    elif passage.span is not None:
-        start, end = _range(passage.span, "--span", len(text))
-    elif passage.lines is not None:
-        start, end = _line_span(text, *_range(passage.lines, "--lines", None))
+    elif part.span is not None:
+        start, end = _range(part.span, "--span", len(text))
+    elif part.lines is not None:
+        start, end = _line_span(text, *_range(part.lines, "--lines", None))
     else:
         start, end = 0, len(text)
     return {
@@ -83,14 +82,12 @@ def _from_root(repository: Repository, name: str) -> str:
     return os.path.relpath(file.resolve(), root) if is_file else name
 
 
-def _split_anchor(
-    view: View, config: Config, name: str, passage: Passage
-) -> tuple[str, str | None]:
+def _split_anchor(view: View, config: Config, name: str, part: Part) -> tuple[str, str | None]:
     """Read ``ID#anchor``, unless a document is called that."""
-    if passage.section is not None:
-        return name, passage.section.removeprefix("#")
+    if part.section is not None:
+        return name, part.section.removeprefix("#")
     base, separator, anchor = name.rpartition("#")
-    if not separator or passage.span or passage.lines or look_up(view, config, name):
+    if not separator or part.span or part.lines or look_up(view, config, name):
         return name, None
     return base, anchor
 

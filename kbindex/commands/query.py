@@ -9,7 +9,8 @@ from kbindex.output.console import note, put
 from kbindex.output.formats import Format
 from kbindex.output.render import render_answer
 from kbindex.repo.repository import open_repository
-from kbindex.search.query import QueryOptions, answer_notices, answer_query, readable
+from kbindex.search.query import answer_notices, answer_query, readable
+from kbindex.search.request import QueryOptions
 from kbindex.view.unstaged import StaleDocuments
 
 

@@ -8,12 +8,11 @@ from typing import Any
 from kbindex.configuration.recipe import refuse_other_composition
 from kbindex.core.errors import ExitCode
 from kbindex.core.text import as_text
-from kbindex.git.paths import decode_path
 from kbindex.output.console import put
 from kbindex.output.formats import Format
 from kbindex.output.render import to_json
 from kbindex.repo.repository import Repository, open_repository
-from kbindex.search.hybrid import nearest_documents
+from kbindex.search.related import nearest_documents
 from kbindex.view.database import View
 from kbindex.view.lookup import find_document
 from kbindex.view.open import use_view, view_recipe
@@ -39,17 +38,13 @@ def _find(
     refuse_other_composition(recipe)
     nearest = nearest_documents(view, recipe.embedder.dimension, path, n_documents)
     listed = []
-    for rank, (number, similarity) in enumerate(nearest, start=1):
-        row = view.db.execute(
-            "SELECT path, title, type FROM document WHERE id = ?", (number,)
-        ).fetchone()
-        other = decode_path(row[0])
+    for rank, (other, similarity) in enumerate(nearest, start=1):
         document = {
             "rank": rank,
-            "id": repository.config.document_id(other),
-            "path": other,
-            "title": row[1],
-            "type": row[2],
+            "id": repository.config.document_id(other.path),
+            "path": other.path,
+            "title": other.title,
+            "type": other.type,
             "similarity": round(similarity, 4),
         }
         listed.append({key: value for key, value in document.items() if value is not None})

@@ -8,21 +8,14 @@ from typing import Any
 
 from kbindex.core.errors import ExitCode
 from kbindex.core.model import Coverage, Recipe, Snapshot
-from kbindex.git.paths import decode_path
 from kbindex.output.console import put
 from kbindex.output.formats import Format
 from kbindex.output.render import render_facts
 from kbindex.repo.repository import Repository, open_repository
-from kbindex.search.hybrid import coverage
 from kbindex.storage.reader import CommittedRows
 from kbindex.storage.tree import IndexTree, staged_index
 from kbindex.view.database import View
-from kbindex.view.open import (
-    uncovered_documents,
-    unreadable_documents,
-    use_view,
-    view_recipe,
-)
+from kbindex.view.open import uncovered_documents, use_view, view_recipe
 from kbindex.view.unstaged import StaleDocuments
 
 _NAMED = 5
@@ -42,7 +35,7 @@ def _facts(repository: Repository, view: View, stale: StaleDocuments) -> dict[st
     recipe = view_recipe(view, repository.config)
     index = staged_index(repository)
     return {
-        **_coverage_facts(coverage(view)),
+        **_coverage_facts(view.coverage()),
         "languages": _languages(view),
         "embedder": recipe.embedder.name,
         "recipe": _recipe_facts(recipe),
@@ -63,10 +56,7 @@ def _left_out(snapshot: Snapshot) -> dict[str, Any]:
 
 def _languages(view: View) -> dict[str, int]:
     """Return how many documents are in each language, ``unknown`` those that are not stemmed."""
-    found = view.db.execute(
-        "SELECT coalesce(language, 'unknown'), count(*) FROM document GROUP BY 1 ORDER BY 2 DESC, 1"
-    )
-    return dict(found.fetchall())
+    return {language or "unknown": n for language, n in view.n_by_language().items()}
 
 
 def _coverage_facts(found: Coverage) -> dict[str, Any]:
@@ -94,7 +84,7 @@ def _committed_facts(index: IndexTree, view: View, recipe: Recipe) -> dict[str, 
         committed = CommittedRows(index, recipe.embedder, cache)
         wal = [source for source in index.sources if source.wal_blob]
         n_wal_rows = sum(1 for source in wal for _ in committed.keys_of(source))
-    live = {bytes(key).hex() for (key,) in view.db.execute("SELECT DISTINCT key FROM chunk")}
+    live = view.live_keys()
     every = index.config.checkpoint_every
     return {
         "rows": len(committed.keys),
@@ -119,6 +109,5 @@ def _size(files: Iterable[Path]) -> int:
 
 
 def _document_problems(view: View) -> list[str]:
-    found = view.db.execute("SELECT path, problems FROM document WHERE problems != ''")
-    unreadable = [f"{path}: it is not text" for path in unreadable_documents(view)]
-    return unreadable + [f"{decode_path(path)}: {problems}" for path, problems in found]
+    unreadable = [f"{path}: it is not text" for path in view.unreadable()]
+    return unreadable + [f"{path}: {problems}" for path, problems in view.problems()]

@@ -52,6 +52,8 @@ class RecipeChange:
     part: str
     before: str
     after: str
+    is_of_embedder: bool = False
+    """Whether the embedder differs, and not what is embedded."""
 
     def __str__(self) -> str:
         return f"{self.part}: {self.before} → {self.after}"
@@ -210,16 +212,21 @@ def compare_recipes(before: Recipe, after: Recipe) -> list[RecipeChange]:
     """
     fields_before, fields_after = _flatten(before), _flatten(after)
     differing = [part for part in fields_before if fields_before[part] != fields_after[part]]
+    of_embedder = _of_embedder(before)
     if "embedder" in differing:
         differing = [part for part in differing if part not in _OF_THE_MODEL]
     changes = [
-        RecipeChange(part, *_in_words(part, fields_before[part], fields_after[part]))
+        RecipeChange(
+            part,
+            *_in_words(part, fields_before[part], fields_after[part]),
+            is_of_embedder=part in of_embedder,
+        )
         for part in differing
     ]
     one, other = before.embedder.digest, after.embedder.digest
     if one != other and weights(one) == weights(other):
-        servers = (recipe.origin.server or "a server" for recipe in (before, after))
-        changes.append(RecipeChange("embedder's computation, of the same weights", *servers))
+        was, now = (recipe.origin.server or "a server" for recipe in (before, after))
+        changes.append(RecipeChange("embedder's computation, of the same weights", was, now, True))
     return changes
 
 
@@ -254,23 +261,22 @@ def _as_far_as_they_differ(before: str, after: str) -> tuple[str, str]:
     return before, after
 
 
-def _flatten(recipe: Recipe) -> dict[str, object]:
+def _of_embedder(recipe: Recipe) -> dict[str, object]:
     fields = asdict(recipe.embedder)
     fields["digest"] = weights(recipe.embedder.digest)
-    name = {"embedder": recipe.embedder.name}
     rest = {f"embedder {n}": v for n, v in fields.items() if n not in ("provider", "model")}
-    return (
-        name
-        | rest
-        | {
-            "vector type": recipe.dtype,
-            "chunker version": recipe.chunker,
-            "chunk_tokens": recipe.chunk_tokens,
-            "chunk_max_tokens": recipe.chunk_max_tokens,
-            "composition version": recipe.composition,
-            "index format": recipe.format,
-        }
-    )
+    return {"embedder": recipe.embedder.name, **rest}
+
+
+def _flatten(recipe: Recipe) -> dict[str, object]:
+    return _of_embedder(recipe) | {
+        "vector type": recipe.dtype,
+        "chunker version": recipe.chunker,
+        "chunk_tokens": recipe.chunk_tokens,
+        "chunk_max_tokens": recipe.chunk_max_tokens,
+        "composition version": recipe.composition,
+        "index format": recipe.format,
+    }
 
 
 @cache

@@ -8,7 +8,7 @@ bytes as UTF-8 with ``surrogateescape``, so that a name with any bytes survives.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 CONTINUES_SECTION = "0"
@@ -262,22 +262,6 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class ViewChunk:
-    """The columns of a chunk in the view, from its ordinal to its text but its slot, and terms."""
-
-    columns: tuple[object, ...]
-    terms: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ViewDocument:
-    """The columns of a document in the view, and its chunks."""
-
-    columns: tuple[object, ...]
-    chunks: tuple[ViewChunk, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Hit:
     """A passage that answers a query, with its citation."""
 
@@ -312,21 +296,38 @@ class Coverage:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """Everything that ``query`` says."""
+class Found:
+    """What a search found."""
 
-    query: str
-    mode: str
-    degraded: str | None
-    embedder: str
-    dimension: int
-    stale: tuple[str, ...]
-    n_lexical: int
-    n_dense: int
-    coverage: Coverage
+    hits: tuple[Hit, ...] = ()
+    n_lexical: int = 0
+    """The candidates of the lexical half."""
+    n_dense: int = 0
+    """The candidates of the dense half."""
     missing_phrases: tuple[str, ...] = ()
     """Quoted phrases that not every hit holds."""
     n_words_left_out: int = 0
-    n_filtered: int | None = None
-    """How many documents the filters let through, ``None`` without filters."""
-    hits: tuple[Hit, ...] = field(default=())
+    """Words of the query beyond those that are looked for."""
+    n_documents: int | None = None
+    """The documents that the filters let through, ``None`` without filters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to a query: what was found, and what has to be known to judge it."""
+
+    query: str
+    mode: str
+    """lexical | dense | hybrid"""
+    degraded: str | None
+    """Why the dense half is missing although it was wanted, ``None`` where it isn't."""
+    embedder: EmbedderIdentity
+    stale: tuple[str, ...]
+    """Documents that differ from what is indexed."""
+    coverage: Coverage
+    found: Found = Found()
+
+    @property
+    def hits(self) -> tuple[Hit, ...]:
+        """The hits, best first."""
+        return self.found.hits

@@ -15,8 +15,9 @@ from kbindex.embed import Embedder
 from kbindex.evaluation.questions import Question
 from kbindex.evaluation.runner import embed_questions
 from kbindex.repo.repository import write_lock
-from kbindex.search.hybrid import Filters, Request, search
+from kbindex.search.hybrid import search
 from kbindex.search.query import query_embedder, weight_of
+from kbindex.search.request import QueryOptions, Request
 from kbindex.storage.tree import IndexTree
 from kbindex.view.files import view_in_memory
 from kbindex.view.refresh import refresh_view
@@ -50,7 +51,7 @@ def find_moves(
     moves = [
         Move(question, old[question.id], new[question.id])
         for question in questions
-        if list(map(_place, old[question.id])) != list(map(_place, new[question.id]))
+        if list(map(_citation, old[question.id])) != list(map(_citation, new[question.id]))
     ]
     return moves, reason
 
@@ -81,7 +82,7 @@ def _hit_json(hit: Hit) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _place(hit: Hit) -> tuple[str, str | None]:
+def _citation(hit: Hit) -> tuple[str, str | None]:
     return hit.path, hit.anchor
 
 
@@ -108,8 +109,8 @@ def _answers(
             vectors.get(question.id),
             weight_of(tree.repository, embedder),
             with_words=True,
-            n_hits=_K,
+            options=QueryOptions(n_hits=_K),
         )
-        found[question.id] = search(view, tree.config, request, Filters()).hits
+        found[question.id] = search(view, tree.config, request).hits
     view.close()
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -17,12 +16,13 @@ from kbindex.document.tokens import token_starts
 from kbindex.embed import Embedder
 from kbindex.evaluation.metrics import Judged, Passage, Ranking, Target, fuse_ranks
 from kbindex.evaluation.questions import Question, Wanted, locate
-from kbindex.git.paths import decode_path, encode_path
 from kbindex.repo.repository import Repository
-from kbindex.search.hybrid import Filters, Request, search
+from kbindex.search.hybrid import search
 from kbindex.search.query import embed_query
+from kbindex.search.request import QueryOptions, Request
 from kbindex.view.database import View
-from kbindex.view.lookup import FoundDocument, find_section, look_up
+from kbindex.view.lookup import find_section, look_up
+from kbindex.view.records import DocumentRecord
 
 LEXICAL, DENSE, HYBRID, RRF, DOCUMENT = "lexical", "dense", "hybrid", "rrf", "document"
 MODES = (LEXICAL, DENSE, HYBRID, RRF, DOCUMENT)
@@ -31,7 +31,8 @@ without chunks."""
 _ALL = 1 << 30
 _DEPTH = 200
 """Passages that are looked at; enough for ten documents."""
-Vectors = Mapping[str, NDArray[np.float32]]
+QuestionVectors = Mapping[str, NDArray[np.float32]]
+"""The vectors ``(dimension,)`` of questions, by their ids."""
 
 
 @dataclass(frozen=True)
@@ -58,28 +59,28 @@ class Bench:
             self._judged(question, f"{name}: question '{question.id}'") for question in questions
         ]
 
-    def _judged(self, question: Question, place: str) -> Judged:
-        targets = tuple(self._target(wanted, place) for wanted in question.relevant)
+    def _judged(self, question: Question, where: str) -> Judged:
+        targets = tuple(self._target(wanted, where) for wanted in question.relevant)
         answering = frozenset(
             passage for target in targets if target.span for passage in self._overlapping(target)
         )
         return Judged(question.id, question.kind, targets, answering)
 
-    def _target(self, wanted: Wanted, place: str) -> Target:
+    def _target(self, wanted: Wanted, where: str) -> Target:
         document = look_up(self._view, self._repository.config, wanted.id)
         if document is None:
-            raise UsageError(f"{place} names '{wanted.id}', which is not indexed")
+            raise UsageError(f"{where} names '{wanted.id}', which is not indexed")
         text = self.text(document.blob)
         try:
             span = locate(wanted, text)
         except ValueError as error:
-            raise UsageError(f"{place} names '{wanted.id}', but {error}") from None
+            raise UsageError(f"{where} names '{wanted.id}', but {error}") from None
         section = None
         if wanted.section is not None:
             try:
-                found = find_section(text, json.loads(document.headings), wanted.section, wanted.id)
+                found = find_section(text, document, wanted.section, wanted.id)
             except UsageError as error:
-                raise UsageError(f"{place}: {error.message}", error.remedy) from None
+                raise UsageError(f"{where}: {error.message}", error.remedy) from None
             section = (found.char_start, found.char_end)
         return Target(document.path, section, span)
 
@@ -88,12 +89,17 @@ class Bench:
         start, end = target.span
         document = look_up(self._view, self._repository.config, target.path)
         assert document is not None
-        for first, last in self._view.passages(encode_path(document.path)):
+        for first, last in self._view.spans(document.path):
             if first < end and start < last:
                 yield document.path, first, last
 
     def ask(
-        self, mode: str, questions: Sequence[Question], vectors: Vectors, weight: float, k: int
+        self,
+        mode: str,
+        questions: Sequence[Question],
+        vectors: QuestionVectors,
+        weight: float,
+        k: int,
     ) -> Asked:
         """Ask every question in ``mode``: lexical, dense or hybrid."""
         rankings, hits = {}, {}
@@ -103,11 +109,9 @@ class Bench:
                 None if mode == LEXICAL else vectors[question.id],
                 {LEXICAL: 0.0, DENSE: 1.0}.get(mode, weight),
                 with_words=mode != DENSE,
-                n_hits=_DEPTH,
-                per_document=_ALL,
-                with_text=True,
+                options=QueryOptions(n_hits=_DEPTH, per_document=_ALL, with_text=True),
             )
-            found = search(self._view, self._repository.config, request, Filters()).hits
+            found = search(self._view, self._repository.config, request).hits
             rankings[question.id] = Ranking(
                 tuple((hit.path, hit.char_start, hit.char_end) for hit in found),
                 found[0].score if found else 0.0,
@@ -119,14 +123,14 @@ class Bench:
         self,
         questions: Sequence[Question],
         embedder: Embedder,
-        vectors: Vectors,
+        vectors: QuestionVectors,
         show: Callable[[int, int], None],
     ) -> dict[str, Ranking]:
         """Rank whole documents by a vector of their beginning, as an index without chunks does."""
         documents = list(self._documents())
         passages, rows = [], []
         for number, document in enumerate(documents, start=1):
-            end, shown = _beginning(document.title, self.text(document.blob), embedder)
+            end, shown = _beginning(document.title or "", self.text(document.blob), embedder)
             if end:
                 passages.append((document.path, 0, end))
                 rows.append(embedder.embed_documents([shown])[0])
@@ -137,13 +141,13 @@ class Bench:
             similarities = matrix @ vectors[question.id]
             order = np.argsort(-similarities, kind="stable")[:_DEPTH]
             found[question.id] = Ranking(
-                tuple(passages[place] for place in order), float(similarities[order[0]])
+                tuple(passages[index] for index in order), float(similarities[order[0]])
             )
         return found
 
-    def _documents(self) -> Iterator[FoundDocument]:
-        for (path,) in self._view.db.execute("SELECT path FROM document ORDER BY path"):
-            document = look_up(self._view, self._repository.config, decode_path(path))
+    def _documents(self) -> Iterator[DocumentRecord]:
+        for path in self._view.paths():
+            document = self._view.document(path)
             assert document is not None
             yield document
 
@@ -154,13 +158,14 @@ class Bench:
         """
         seen = total = 0
         for document in self._documents():
-            text, path = self.text(document.blob), encode_path(document.path)
+            text, path = self.text(document.blob), document.path
             held = np.zeros(len(text), bool)
-            for _, _, _, start in json.loads(document.headings):
+            for heading in document.headings:
+                start = heading.char_start
                 held[start : text.find("\n", start) % (len(text) + 1)] = True
-            for first, last in self._view.passages(path):
+            for first, last in self._view.spans(path):
                 held[first:last] = False
-            for first, last in self._view.passages(path, with_vector=True):
+            for first, last in self._view.spans(path, with_vector=True):
                 held[first:last] = True
             is_text = np.array([not c.isspace() for c in text], bool)
             seen, total = seen + int((held & is_text).sum()), total + int(is_text.sum())
@@ -175,11 +180,11 @@ class Bench:
             return True
         document = look_up(self._view, self._repository.config, hit.path)
         assert document is not None
-        section = find_section(text, json.loads(document.headings), hit.anchor, hit.path)
+        section = find_section(text, document, hit.anchor)
         return section.char_start <= hit.char_start and hit.char_end <= section.char_end
 
 
-def embed_questions(embedder: Embedder | None, questions: Sequence[Question]) -> Vectors:
+def embed_questions(embedder: Embedder | None, questions: Sequence[Question]) -> QuestionVectors:
     """Return the vectors of the questions by id, none without an embedder."""
     if embedder is None:
         return {}

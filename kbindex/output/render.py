@@ -46,13 +46,13 @@ def answer_json(answer: Answer) -> dict[str, Any]:
         "mode": answer.mode,
         "degraded": answer.degraded,
         "index": {
-            "embedder": answer.embedder,
-            "dimension": answer.dimension,
+            "embedder": answer.embedder.name,
+            "dimension": answer.embedder.dimension,
             "stale_documents": len(answer.stale),
         },
         "retrieval": {
-            "lexical": answer.n_lexical,
-            "dense": answer.n_dense,
+            "lexical": answer.found.n_lexical,
+            "dense": answer.found.n_dense,
             "fused": len(answer.hits),
             "coverage": {
                 "documents": answer.coverage.documents,

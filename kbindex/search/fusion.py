@@ -33,22 +33,22 @@ class Candidate:
     score: float
     similarity: float | None
     lexical: float | None
-    """How much of the query its words explain, 0–1."""
+    """The share of the attainable BM25, with ``_EMPHASIS``, 0–1."""
     dense: float | None
-    """The similarity; beside words how far it stands out, 0–1."""
+    """The cosine, scaled to 0–1 beside words."""
     matched_by: tuple[str, ...]
 
 
 def top_similar(
     similarities: NDArray[np.float32], is_candidate: NDArray[np.bool_], depth: int = DEPTH
 ) -> NDArray[np.intp]:
-    """Return the places of the ``depth`` most similar candidates, best first, ties by place."""
-    places = np.flatnonzero(is_candidate)
-    if len(places) > depth:
-        nearest = np.argpartition(-similarities[places], depth - 1)[:depth]
-        worst = similarities[places[nearest]].min()
-        places = places[similarities[places] >= worst]
-    return places[np.argsort(-similarities[places], kind="stable")][:depth]
+    """Return the indices of the ``depth`` most similar candidates, best first, ties by index."""
+    indices = np.flatnonzero(is_candidate)
+    if len(indices) > depth:
+        nearest = np.argpartition(-similarities[indices], depth - 1)[:depth]
+        worst = similarities[indices[nearest]].min()
+        indices = indices[similarities[indices] >= worst]
+    return indices[np.argsort(-similarities[indices], kind="stable")][:depth]
 
 
 def fuse(
@@ -59,9 +59,9 @@ def fuse(
     lexical: dict[int, float],
     weight: float,
 ) -> list[Candidate]:
-    """Return the union of both halves' candidates, best first; ties by similarity, then place.
+    """Return the union of both halves' candidates, best first; ties by similarity, then index.
 
-    ``dense`` and the keys of ``lexical`` are places in ``chunks``; ``similarities`` has a NaN
+    ``dense`` and the keys of ``lexical`` are indices into ``chunks``; ``similarities`` has a NaN
     where a chunk has no vector and is ``None`` where there is no dense half. ``weight`` is that
     of the dense half, 0–1.
     """
@@ -69,20 +69,20 @@ def fuse(
     low, high = _range(similarities) if weight < 1.0 else (0.0, 1.0)
     is_dense = set(dense)
     found = []
-    for place in sorted({*dense, *lexical}):
-        similarity = _known(similarities, place)
-        share = lexical[place] ** _EMPHASIS if place in lexical else None
+    for index in sorted({*dense, *lexical}):
+        similarity = _known(similarities, index)
+        share = lexical[index] ** _EMPHASIS if index in lexical else None
         scaled = (
             None if similarity is None else min(max((similarity - low) / (high - low), 0.0), 1.0)
         )
         score = weight * (scaled or 0.0) + (1.0 - weight) * (share or 0.0)
-        matched = (("dense",) if place in is_dense else ()) + (("lexical",) if share else ())
+        matched = (("dense",) if index in is_dense else ()) + (("lexical",) if share else ())
         found.append(
             Candidate(
-                int(chunks[place]), int(documents[place]), score, similarity, share, scaled, matched
+                int(chunks[index]), int(documents[index]), score, similarity, share, scaled, matched
             )
         )
-    return sorted(  # stable: what is still equal stays by place
+    return sorted(  # stable: what is still equal stays in order of the index
         found, key=lambda c: (-c.score, math.inf if c.similarity is None else -c.similarity)
     )
 
@@ -101,7 +101,7 @@ def collapse(candidates: Sequence[Candidate], per_document: int, n_hits: int) ->
 
 
 def _range(similarities: NDArray[np.float32] | None) -> tuple[float, float]:
-    """Return the similarities that count as nothing and as full."""
+    """Return ``(low, high)``: the cosines that are scaled to 0 and 1."""
     if similarities is None:
         return 0.0, 1.0
     known = similarities[~np.isnan(similarities)]
@@ -113,7 +113,7 @@ def _range(similarities: NDArray[np.float32] | None) -> tuple[float, float]:
     return (mean, mean + reach) if reach > 1e-6 else (best - 1.0, best)
 
 
-def _known(similarities: NDArray[np.float32] | None, place: int) -> float | None:
-    if similarities is None or np.isnan(similarities[place]):
+def _known(similarities: NDArray[np.float32] | None, index: int) -> float | None:
+    if similarities is None or np.isnan(similarities[index]):
         return None
-    return float(similarities[place])
+    return float(similarities[index])

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kbindex.analysis.analyzer import MOST_TERMS
-from kbindex.configuration.recipe import compare_recipes, refuse_other_composition, wanted_recipe
+from kbindex.configuration.recipe import (
+    compare_recipes,
+    name_changes,
+    refuse_other_composition,
+    wanted_recipe,
+)
 from kbindex.core.errors import NoEmbedderError, RecipeError, UsageError
 from kbindex.core.model import Answer, Recipe
 from kbindex.embed import HASH, Embedder
 from kbindex.embed.select import expected_identity, open_embedder
 from kbindex.repo.repository import Repository
-from kbindex.search.hybrid import Filters, Request, coverage, search
+from kbindex.search.hybrid import search
+from kbindex.search.request import QueryOptions, Request
 from kbindex.view.database import View
 from kbindex.view.open import uncovered_documents, use_view, view_recipe
 from kbindex.view.unstaged import StaleDocuments
@@ -24,19 +29,6 @@ from kbindex.view.unstaged import StaleDocuments
 LONGEST_MEANING = 2000
 """Characters of a query that are embedded; about what the model reads at once."""
 MODES = ("auto", "hybrid", "dense", "lexical")
-
-
-@dataclass(frozen=True)
-class QueryOptions:
-    """The options of one query."""
-
-    mode: str = "auto"
-    n_hits: int = 5
-    per_document: int = 1
-    min_similarity: float | None = None
-    with_text: bool = False
-    explain: bool = False
-    filters: Filters = field(default_factory=Filters)
 
 
 def readable(text: str) -> str:
@@ -66,32 +58,16 @@ def _answer(
     has_dense = vector is not None
     mode = options.mode if options.mode != "auto" else "hybrid" if has_dense else "lexical"
     weight = {"dense": 1.0, "lexical": 0.0}.get(mode, weight_of(repository, embedder))
-    request = Request(
-        text,
-        vector,
-        weight,
-        with_words=mode != "dense",
-        n_hits=options.n_hits,
-        per_document=options.per_document,
-        min_similarity=options.min_similarity if has_dense else None,
-        with_text=options.with_text,
-        explain=options.explain,
-    )
-    found = search(view, repository.config, request, options.filters)
+    request = Request(text, vector, weight, with_words=mode != "dense", options=options)
+    found = search(view, repository.config, request)
     return Answer(
         query=text,
         mode=mode,
         degraded=degraded,
-        embedder=recipe.embedder.name,
-        dimension=recipe.embedder.dimension,
-        stale=stale.paths(uncovered_documents(view)),
-        n_lexical=found.n_lexical,
-        n_dense=found.n_dense,
-        coverage=coverage(view),
-        missing_phrases=found.missing_phrases,
-        n_words_left_out=found.n_words_left_out,
-        n_filtered=found.n_documents,
-        hits=found.hits,
+        embedder=recipe.embedder,
+        stale=stale.paths(uncovered_documents(view)),  # waits for git, which began before
+        coverage=view.coverage(),
+        found=found,
     )
 
 
@@ -136,11 +112,12 @@ def _require_identity(recipe: Recipe, wanted: Recipe) -> None:
     """Refuse to compare vectors of two embedders; say in what they differ."""
     if recipe.embedder != wanted.embedder:
         changes = compare_recipes(recipe, wanted)
-        named = [str(change) for change in changes if change.part.startswith("embedder")]
+        named = name_changes(change for change in changes if change.is_of_embedder)
         raise RecipeError(
             f"the index was made by {recipe.embedder.name}, the configured embedder is "
-            f"{wanted.embedder.name}: their vectors can't be compared ({'; '.join(named)})",
+            f"{wanted.embedder.name}: their vectors can't be compared ({named})",
             "kbindex update   (or set 'embedder' back; --mode lexical works meanwhile)",
+            mended_by_update=True,
         )
 
 
@@ -157,23 +134,24 @@ def answer_notices(answer: Answer) -> list[str]:
     notices = []
     if answer.degraded:
         notices.append(answer.degraded)
-    if answer.embedder.startswith(f"{HASH}/"):
+    if answer.embedder.provider == HASH:
         notices.append("the 'hash' embedder carries no meaning; it is for trying things out")
     if len(answer.query) > LONGEST_MEANING:
         notices.append(
             f"the query is long: its meaning is that of its first {LONGEST_MEANING} characters"
         )
-    if answer.n_words_left_out and answer.mode != "dense":
+    found = answer.found
+    if found.n_words_left_out and answer.mode != "dense":
         notices.append(
             f"of the query's words the first {MOST_TERMS} are looked for, "
-            f"{answer.n_words_left_out} are not"
+            f"{found.n_words_left_out} are not"
         )
-    if answer.n_filtered == 0:
+    if found.n_documents == 0:
         notices.append("no document passes the filters")
-    has_no_word = not (answer.n_lexical or answer.n_words_left_out)
+    has_no_word = not (found.n_lexical or found.n_words_left_out)
     if answer.mode == "hybrid" and answer.hits and has_no_word:
         notices.append("none of the query's words is found: the hits are from meaning alone")
-    for phrase in answer.missing_phrases:
+    for phrase in found.missing_phrases:
         notices.append(f"no hit holds the words '{phrase}' in this order: they count one by one")
     if answer.coverage.dense < answer.coverage.chunks:
         notices.append(

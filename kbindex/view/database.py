@@ -5,21 +5,35 @@ and words, and their vectors in a memory-mapped file. A document whose outline i
 chunked here as it is staged: its words can be found, its known passages keep their vectors, and
 the coverage says what is missing. Nothing is ever embedded here.
 
-Here is what can be read. Each row has a checksum, which ``proof`` proves of all of them and a
-reader of those that are shown; ``view_update`` writes, ``view_files`` opens and discards.
+This module reads, and ``words`` reads the text index; ``update`` writes, ``files`` opens and
+discards. Each row has a checksum: ``proof`` proves all of them, a reader those that it shows.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kbindex.core.model import Coverage
+from kbindex.git.paths import decode_path, encode_path
 from kbindex.local.row_sums import row_sum
+from kbindex.view.records import (
+    DocumentRecord,
+    Facets,
+    Held,
+    Passage,
+    read_chunk,
+    read_document,
+)
+from kbindex.view.words import WordIndex
+
+T = TypeVar("T")
 
 SCHEMA_VERSION = 3
 """Raise it, too, when languages or terms come out differently: views are not made anew for that."""
@@ -41,20 +55,21 @@ CREATE VIRTUAL TABLE words USING fts5 (
     title, heading, text, beside, accented, tokenize = "ascii tokenchars '+#'"
 )
 """
-"""``words`` holds terms (``terms.py``), a space between them: all that its tokenizer must see.
+"""``words`` holds terms (``analyzer``), a space between them: all that its tokenizer must see.
 
 A checksum is that of its row's other values in order; of a chunk without the slot, which changes,
 and of a slot with the vector in the matrix.
 """
+DOCUMENT_VALUES = (
+    "id, path, blob, outline, recipe, stale, title, type, status, tags, language, headings,"
+    " problems"
+)
+"""The columns of a document that its checksum covers, in the order of ``DocumentRecord``."""
 CHUNK_VALUES = (
     "id, document, ordinal, char_start, char_end, first_line, last_line, tokens, heading, anchor,"
     " key, text"
 )
-"""What a chunk's checksum is of."""
-CHUNK_TEXT = (
-    "coalesce(c.text, (SELECT f.text FROM chunk f WHERE f.document = c.document AND f.ordinal = 0))"
-)
-"""The text of the chunk ``c``: that of metadata in several pieces stands with the first alone."""
+"""The columns of a chunk that its checksum covers, in the order of ``ChunkRecord``."""
 ARRAYS = ("chunk_ids", "chunk_documents", "chunk_slots")
 NO_SLOT = -1
 
@@ -69,6 +84,7 @@ class View:
     def __init__(self, db: sqlite3.Connection, folder: Path | None) -> None:
         """``folder`` holds the matrix; without one everything is in memory."""
         self.db, self.folder = db, folder
+        self.words = WordIndex(db)
         self.matrix_in_memory: NDArray[np.float32] | None = None
 
     def close(self) -> None:
@@ -86,39 +102,123 @@ class View:
             return None
         return proven(f"'{name}'", (name, found[0]), found[1])[1]
 
-    def documents(self) -> dict[bytes, tuple[int, str, str | None, str]]:
-        """Return (id, blob, outline, recipe) of every document by its path."""
+    # Documents
+
+    def held(self) -> dict[str, Held]:
+        """Return what is held of every document, by its path."""
         found = self.db.execute("SELECT path, id, blob, outline, recipe FROM document")
-        return {
-            path: (number, blob, outline, recipe) for path, number, blob, outline, recipe in found
-        }
+        return {decode_path(path): Held(*values) for path, *values in found}
 
-    def document(self, path: bytes) -> sqlite3.Row | None:
-        """Return a document's row, ``None`` if there is none. Raises DamagedView."""
-        return self._row("document", "*", "path", path)
+    def paths(self) -> list[str]:
+        """Return the paths of all documents in order."""
+        found = self.db.execute("SELECT path FROM document ORDER BY path")
+        return [decode_path(path) for (path,) in found]
 
-    def passage(self, chunk: int) -> tuple[sqlite3.Row, sqlite3.Row, str]:
-        """Return the rows of a chunk and its document, and the chunk's text. Raises DamagedView."""
-        found = self._row("chunk", f"{CHUNK_VALUES}, sum", "id", chunk)
-        document = found and self._row("document", "*", "id", found["document"])
-        if found is None or document is None:
+    def stale_paths(self) -> list[str]:
+        """Return the paths of documents whose outline is not valid."""
+        found = self.db.execute("SELECT path FROM document WHERE stale IS NOT NULL")
+        return [decode_path(path) for (path,) in found]
+
+    def facets(self) -> list[Facets]:
+        """Return what filters see of every document."""
+        found = self.db.execute("SELECT id, path, type, tags FROM document")
+        return [
+            Facets(number, decode_path(path), kind, tuple(json.loads(tags)))
+            for number, path, kind, tags in found
+        ]
+
+    def document(self, path: str) -> DocumentRecord | None:
+        """Return a document, ``None`` if there is none. Raises DamagedView."""
+        found = self._row("document", DOCUMENT_VALUES, "path", encode_path(path))
+        return None if found is None else _decoded(read_document, found[1:])
+
+    def document_at(self, number: int) -> DocumentRecord:
+        """Return the document with an id. Raises DamagedView, also if there is none."""
+        found = self._row("document", DOCUMENT_VALUES, "id", number)
+        if found is None:
+            raise DamagedView("a document that is found is not there")
+        return _decoded(read_document, found[1:])
+
+    def document_id(self, path: str) -> int | None:
+        """Return the id of a document, ``None`` if there is none."""
+        found = self.db.execute("SELECT id FROM document WHERE path = ?", (encode_path(path),))
+        row = found.fetchone()
+        return None if row is None else int(row[0])
+
+    def problems(self) -> list[tuple[str, str]]:
+        """Return the problems of frontmatters, each behind the document's path."""
+        found = self.db.execute("SELECT path, problems FROM document WHERE problems != ''")
+        return [(decode_path(path), problems) for path, problems in found]
+
+    def n_by_language(self) -> dict[str | None, int]:
+        """Return the number of documents in each language, most first; ``None`` is unknown."""
+        found = self.db.execute(
+            "SELECT language, count(*) FROM document GROUP BY 1"
+            " ORDER BY 2 DESC, coalesce(language, 'unknown')"
+        )
+        return dict(found.fetchall())
+
+    def unreadable(self) -> list[str]:
+        """Return the paths of documents that are not text, and so not in the view."""
+        found: list[str] = json.loads(self.meta("unreadable") or "[]")
+        return found
+
+    # Chunks
+
+    def passage(self, chunk: int) -> Passage:
+        """Return the chunk with an id. Raises DamagedView, also if there is none."""
+        found = self._row("chunk", CHUNK_VALUES, "id", chunk)
+        if found is None:
             raise DamagedView("a passage that is found is not there")
-        text = found["text"]
+        _, document, *columns = found
+        record = _decoded(read_chunk, columns)
+        text = record.text
         if text is None:
             first = self.db.execute(
-                "SELECT id FROM chunk WHERE document = ? AND ordinal = 0", (document["id"],)
+                "SELECT id FROM chunk WHERE document = ? AND ordinal = 0", (document,)
             ).fetchone()
-            text = self.passage(first[0])[2]
-        return found, document, text
+            if first is None or first[0] == chunk:
+                raise DamagedView("the text of a passage is not there")
+            text = self.passage(first[0]).text
+        return Passage(record, self.document_at(document), text)
 
-    def _row(self, table: str, columns: str, name: str, value: object) -> sqlite3.Row | None:
-        cursor = self.db.execute(f"SELECT {columns} FROM {table} WHERE {name} = ?", (value,))
-        cursor.row_factory = sqlite3.Row
-        row: sqlite3.Row | None = cursor.fetchone()
-        if row is not None:
-            values = [row[key] for key in row.keys() if key != "sum"]  # noqa: SIM118 - no mapping
-            proven(f"a {table}", values, row["sum"])
-        return row
+    def spans(self, path: str, *, with_vector: bool = False) -> list[tuple[int, int]]:
+        """Return the (char_start, char_end) of a document's chunks in order, each once."""
+        found = self.db.execute(
+            "SELECT DISTINCT char_start, char_end FROM chunk"
+            " WHERE document = (SELECT id FROM document WHERE path = ?) AND slot >= ?"
+            " ORDER BY ordinal",
+            (encode_path(path), 0 if with_vector else NO_SLOT),
+        )
+        return [(start, end) for start, end in found]
+
+    def live_keys(self) -> set[str]:
+        """Return the keys of all chunks."""
+        found = self.db.execute("SELECT DISTINCT key FROM chunk")
+        return {bytes(key).hex() for (key,) in found}
+
+    def keys_without_vector(self) -> set[str]:
+        """Return the keys of the chunks that only their words can find."""
+        found = self.db.execute("SELECT DISTINCT key FROM chunk WHERE slot = ?", (NO_SLOT,))
+        return {bytes(key).hex() for (key,) in found}
+
+    def coverage(self) -> Coverage:
+        """Return how many documents and chunks each half of the search can see."""
+        chunks, _, slots = self.chunk_arrays()
+        (n_documents,) = self.db.execute("SELECT count(*) FROM document").fetchone()
+        n_with_words = int(self.meta("with_words") or 0)
+        return Coverage(n_documents, len(chunks), n_with_words, int((slots >= 0).sum()))
+
+    def _row(self, table: str, columns: str, name: str, value: object) -> tuple[Any, ...] | None:
+        """Return the values of a row, proven. Raises DamagedView."""
+        found = self.db.execute(f"SELECT {columns}, sum FROM {table} WHERE {name} = ?", (value,))
+        row = found.fetchone()
+        if row is None:
+            return None
+        *values, stored = row
+        return tuple(proven(f"a {table}", values, stored))
+
+    # Vectors
 
     def chunk_arrays(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
         """Return chunk ids, their documents' ids and their matrix rows (-1: no vector)."""
@@ -139,28 +239,9 @@ class View:
         except (OSError, ValueError) as error:
             raise DamagedView(str(error)) from None
 
-    def passages(self, path: bytes, *, with_vector: bool = False) -> list[tuple[int, int]]:
-        """Return the spans of a document's chunks in order, each once."""
-        found = self.db.execute(
-            "SELECT DISTINCT char_start, char_end FROM chunk"
-            " WHERE document = (SELECT id FROM document WHERE path = ?) AND slot >= ?"
-            " ORDER BY ordinal",
-            (path, 0 if with_vector else NO_SLOT),
-        )
-        return [(start, end) for start, end in found]
-
     def languages(self) -> frozenset[str]:
         """Return the languages that documents are known to be in."""
         return frozenset(json.loads(self.meta("languages") or "[]"))
-
-    def n_with_words(self) -> int:
-        """Return how many chunks the lexical half can find."""
-        return int(self.meta("with_words") or 0)
-
-    def keys_without_vector(self) -> set[str]:
-        """Return the keys of the chunks that only their words can find."""
-        found = self.db.execute("SELECT DISTINCT key FROM chunk WHERE slot = ?", (NO_SLOT,))
-        return {bytes(key).hex() for (key,) in found}
 
     def arrays_and_sum(self) -> dict[str, bytes]:
         """Return ``chunk_arrays`` as they follow from the rows, and the checksum of all rows.
@@ -188,3 +269,10 @@ def proven(name: str, values: Any, stored: object) -> Any:
 def slot_sum(key: bytes, slot: int, vector: NDArray[np.float32]) -> bytes:
     """Return the checksum of a key's row in the matrix."""
     return row_sum(key, slot, vector.astype("<f4").tobytes())
+
+
+def _decoded(read: Callable[[Sequence[Any]], T], columns: Sequence[Any]) -> T:
+    try:
+        return read(columns)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise DamagedView(str(error)) from None

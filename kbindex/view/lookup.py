@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kbindex.configuration.config import Config
 from kbindex.configuration.patterns import composed
 from kbindex.core.errors import UsageError
 from kbindex.document.anchors import plain_text, slugify
-from kbindex.git.paths import decode_path, encode_path
 from kbindex.output.console import note
 from kbindex.view.database import View
+from kbindex.view.records import DocumentRecord, Opening
 
 _SUGGESTIONS = 8
-
-
-@dataclass(frozen=True)
-class FoundDocument:
-    """A document in the view; ``headings`` as JSON."""
-
-    path: str
-    blob: str
-    title: str
-    type: str | None
-    headings: str
 
 
 @dataclass(frozen=True)
@@ -37,7 +27,7 @@ class Section:
     char_end: int
 
 
-def look_up(view: View, config: Config, name: str) -> FoundDocument | None:
+def look_up(view: View, config: Config, name: str) -> DocumentRecord | None:
     """Return the document with this id or path, ``None`` if there is none.
 
     An accented letter and its parts are the same, unless two names differ in nothing else.
@@ -46,27 +36,22 @@ def look_up(view: View, config: Config, name: str) -> FoundDocument | None:
     below = "" if config.bundle == "." else f"{config.bundle}/"
     paths = (name, f"{below}{name}.md", f"{below}{name}", f"{name}.md")
     for path in paths:
-        found = view.document(encode_path(path))
+        found = view.document(path)
         if found:
-            columns = (found[name] for name in ("blob", "title", "type", "headings"))
-            return FoundDocument(path, *columns)
+            return found
     for path in () if name.isascii() else paths:
-        same = [known for known in _paths(view) if composed(known) == composed(path)]
+        same = [known for known in view.paths() if composed(known) == composed(path)]
         if len(same) == 1 and same[0] != path:
             return look_up(view, config, same[0])
     return None
 
 
-def _paths(view: View) -> list[str]:
-    return [decode_path(path) for (path,) in view.db.execute("SELECT path FROM document")]
-
-
-def find_document(view: View, config: Config, name: str) -> FoundDocument:
+def find_document(view: View, config: Config, name: str) -> DocumentRecord:
     """Return the document called ``name``. Raises UsageError with the nearest names."""
     found = look_up(view, config, name)
     if found:
         return found
-    known = {composed(found): found for found in sorted(map(config.document_id, _paths(view)))}
+    known = {composed(found): found for found in sorted(map(config.document_id, view.paths()))}
     names = difflib.get_close_matches(composed(name), known, n=_SUGGESTIONS, cutoff=0.4)
     near = [known[found] for found in names]
     remedy = (
@@ -75,10 +60,14 @@ def find_document(view: View, config: Config, name: str) -> FoundDocument:
     raise UsageError(f"no document '{name}' is indexed", remedy)
 
 
-def find_section(
-    text: str, headings: list[tuple[int, str, str, int]], wanted: str, path: str
-) -> Section:
-    sections = list(_sections(headings, len(text)))
+def find_section(text: str, document: DocumentRecord, wanted: str, name: str = "") -> Section:
+    """Return the section of a document with this anchor or heading.
+
+    ``text`` is the document's; messages call it ``name``, or by its path. Raises UsageError with
+    the sections that there are.
+    """
+    name = name or document.path
+    sections = list(_sections(document.headings, len(text)))
     for match in (
         lambda s: s.anchor == wanted,
         lambda s: s.heading[-1] == wanted,
@@ -92,24 +81,24 @@ def find_section(
                 note(f"{len(found)} sections have this heading; the others are: {others}")
             return found[0]
     if not sections:
-        raise UsageError(f"{path} has no sections", "kbindex get without --section prints it whole")
+        raise UsageError(f"{name} has no sections", "kbindex get without --section prints it whole")
     by_likeness = sorted(
         sections,
         key=lambda s: -difflib.SequenceMatcher(None, wanted.casefold(), s.anchor).ratio(),
     )
     listed = ", ".join(section.anchor for section in by_likeness[:50])
-    raise UsageError(f"{path} has no section '{wanted}'", f"its sections are: {listed}")
+    raise UsageError(f"{name} has no section '{wanted}'", f"its sections are: {listed}")
 
 
-def _sections(headings: list[tuple[int, str, str, int]], end: int) -> list[Section]:
-    """Return each section with its subsections; the headings come in document order."""
+def _sections(headings: Sequence[Opening], end: int) -> list[Section]:
+    """Return each section, its subsections included, in document order."""
     found = []
-    stack: list[tuple[int, str]] = []
-    for index, (level, heading, anchor, start) in enumerate(headings):
-        while stack and stack[-1][0] >= level:
+    stack: list[Opening] = []
+    for index, heading in enumerate(headings):
+        while stack and stack[-1].level >= heading.level:
             stack.pop()
-        stack.append((level, heading))
-        following = (h[3] for h in headings[index + 1 :] if h[0] <= level)
-        path = tuple(text for _, text in stack)
-        found.append(Section(path, anchor, start, next(following, end)))
+        stack.append(heading)
+        following = (h.char_start for h in headings[index + 1 :] if h.level <= heading.level)
+        path = tuple(above.text for above in stack)
+        found.append(Section(path, heading.anchor, heading.char_start, next(following, end)))
     return found

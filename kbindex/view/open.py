@@ -6,7 +6,6 @@ What it takes to bring one up to date is imported only then; ``upkeep`` does it.
 from __future__ import annotations
 
 import hashlib
-import json
 import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +16,6 @@ from kbindex.configuration.config import Config
 from kbindex.configuration.recipe import parse_recipe
 from kbindex.core.errors import KbindexError, NoIndexError
 from kbindex.core.model import Recipe, Snapshot
-from kbindex.git.paths import decode_path
 from kbindex.local.sqlite_errors import SQLITE_ERRORS, is_damage
 from kbindex.repo.repository import Repository, write_lock
 from kbindex.repo.snapshot import read_staged_snapshot
@@ -142,14 +140,7 @@ def view_recipe(view: View, config: Config) -> Recipe:
 
 def uncovered_documents(view: View) -> list[str]:
     """Return the documents that the committed index does not cover as they are staged."""
-    stale = view.db.execute("SELECT path FROM document WHERE stale IS NOT NULL")
-    return [*(decode_path(path) for (path,) in stale), *unreadable_documents(view)]
-
-
-def unreadable_documents(view: View) -> list[str]:
-    """Return the documents that are not text and so not in the view at all."""
-    found: list[str] = json.loads(view.meta("unreadable") or "[]")
-    return found
+    return [*view.stale_paths(), *view.unreadable()]
 
 
 def _state(snapshot: Snapshot, config: Config) -> str:

@@ -7,7 +7,15 @@ or when something else has written to them. What it costs is paid once, not by e
 from __future__ import annotations
 
 from kbindex.local.sqlite_errors import SQLITE_ERRORS, describe, is_damage
-from kbindex.view.database import CHUNK_VALUES, NO_SLOT, DamagedView, View, proven, slot_sum
+from kbindex.view.database import (
+    CHUNK_VALUES,
+    DOCUMENT_VALUES,
+    NO_SLOT,
+    DamagedView,
+    View,
+    proven,
+    slot_sum,
+)
 
 _TABLES = ("meta", "document", "chunk", "slot", "words")
 _COUNT = f"SELECT {' + '.join(f'(SELECT count(*) FROM {table})' for table in _TABLES)}"
@@ -44,7 +52,7 @@ def _prove_structure(view: View) -> None:
 def _prove_rows(view: View) -> None:
     for name, value, stored in view.db.execute("SELECT name, value, sum FROM meta"):
         proven("what is noted", (name, value), stored)
-    for *values, stored in view.db.execute("SELECT * FROM document"):
+    for *values, stored in view.db.execute(f"SELECT {DOCUMENT_VALUES}, sum FROM document"):
         proven("a document", values, stored)
     for *values, stored in view.db.execute(f"SELECT {CHUNK_VALUES}, sum FROM chunk"):
         proven("a chunk", values, stored)

@@ -1,125 +1,180 @@
-"""A document as the view holds it: its chunks with lines, anchors, text and terms. Pure."""
+"""The records of a view: a document, its headings and its chunks, as named values. Pure.
+
+The order of fields is that of the columns in ``database.SCHEMA``. A record is read from a row whose
+checksum was proven before: the checksum is that of the stored values.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
-
-from kbindex.analysis.analyzer import stored_terms
-from kbindex.core.model import Entry, Frontmatter, ViewChunk, ViewDocument
-from kbindex.document.anchors import Anchors
-from kbindex.document.markdown import nested_headings
-
-_LONGEST_TITLE = 512
-"""Characters of a title that are stored as terms, for it stands beside every chunk."""
-_LONGEST_PATH = 2048
-"""Characters of headings, likewise."""
+from kbindex.git.paths import decode_path, encode_path
 
 
-@dataclass(frozen=True)
-class IndexedDocument:
-    """What is known of a document that goes into the view."""
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A heading that opens a section."""
 
-    path: bytes
+    level: int
+    """1–6"""
+    text: str
+    anchor: str
+    char_start: int
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentRecord:
+    """A document of the view."""
+
+    path: str
+    """The path from the repository's root."""
     blob: str
     outline: str | None
+    """The blob id of its outline, ``None`` without one."""
+    recipe: str
+    """Names the recipe and language setting that its records were made with."""
     stale: str | None
-    """Why its outline doesn't stand; ``None`` when it does."""
-    text: str
-    frontmatter: Frontmatter
+    """Why its outline is not valid, ``None`` for a valid one."""
     title: str | None
     type: str | None
+    status: str | None
+    tags: tuple[str, ...]
     language: str | None
-    entries: Sequence[Entry]
+    """The language of its stems, ``None`` for words as they are written."""
+    headings: tuple[Opening, ...]
+    """In document order."""
+    problems: str
+    """The problems of its frontmatter as one line, empty without any."""
+
+    def columns(self) -> tuple[object, ...]:
+        """Return the values to store, in the schema's order behind the id."""
+        return (
+            encode_path(self.path),
+            self.blob,
+            self.outline,
+            self.recipe,
+            self.stale,
+            self.title,
+            self.type,
+            self.status,
+            json.dumps(self.tags),
+            self.language,
+            json.dumps([(h.level, h.text, h.anchor, h.char_start) for h in self.headings]),
+            self.problems,
+        )
 
 
-def view_document(document: IndexedDocument, recipe: str) -> ViewDocument:
-    """Return the columns of a document and of its chunks."""
-    headings = list(_headings(document))
-    matter = document.frontmatter
-    return ViewDocument(
-        columns=(
-            document.path,
-            document.blob,
-            document.outline,
-            recipe,
-            document.stale,
-            document.title,
-            document.type,
-            matter.status,
-            json.dumps(matter.tags),
-            document.language,
-            json.dumps(headings),
-            "; ".join(f"line {line}: {message}" for line, message in matter.problems),
-        ),
-        chunks=tuple(_chunks(document, headings)),
+def read_document(columns: Sequence[Any]) -> DocumentRecord:
+    """Return the record of stored values. Raises ValueError or TypeError for other values."""
+    path, blob, outline, recipe, stale, title, kind, status, tags, language, headings, problems = (
+        columns
+    )
+    return DocumentRecord(
+        decode_path(path),
+        blob,
+        outline,
+        recipe,
+        stale,
+        title,
+        kind,
+        status,
+        tuple(json.loads(tags)),
+        language,
+        tuple(Opening(*heading) for heading in json.loads(headings)),
+        problems,
     )
 
 
-def _headings(document: IndexedDocument) -> Iterator[tuple[int, str, str, int]]:
-    """Yield (level, text, anchor, char_start) of each heading that opens a section."""
-    anchors = Anchors()
-    nested = iter([*nested_headings(document.text), (len(document.text), "")])
-    at, text = next(nested)
-    for entry in document.entries:
-        region = entry.region
-        if region.opens in ("0", "t"):
-            continue
-        while at < region.char_start:
-            anchors.add(text)
-            at, text = next(nested)
-        yield int(region.opens), region.heading, anchors.add(region.heading), region.char_start
+@dataclass(frozen=True, slots=True)
+class ChunkRecord:
+    """A chunk of the view."""
+
+    ordinal: int
+    """Its position among the document's regions."""
+    char_start: int
+    char_end: int
+    first_line: int
+    last_line: int
+    n_tokens: int
+    heading: tuple[str, ...]
+    """The heading path of its section, empty where no section can be addressed."""
+    anchor: str | None
+    key: str
+    """32 hex digits."""
+    text: str | None
+    """``None`` for further pieces of metadata, whose text the first one holds."""
+
+    def columns(self) -> tuple[object, ...]:
+        """Return the values to store, in the schema's order behind id and document."""
+        return (
+            self.ordinal,
+            self.char_start,
+            self.char_end,
+            self.first_line,
+            self.last_line,
+            self.n_tokens,
+            json.dumps(self.heading),
+            self.anchor,
+            bytes.fromhex(self.key),
+            self.text,
+        )
 
 
-def _chunks(
-    document: IndexedDocument, headings: Sequence[tuple[int, str, str, int]]
-) -> Iterator[ViewChunk]:
-    text = document.text
-    line_starts = (
-        np.flatnonzero(np.frombuffer(text.encode("utf-32-le"), np.uint32) == ord("\n")) + 1
-    )
-    anchors = {start: anchor for _, _, anchor, start in headings}
-    anchor: str | None = None
-    title = stored_terms((document.title or "")[:_LONGEST_TITLE], document.language)
-    for ordinal, entry in enumerate(document.entries):
-        region = entry.region
-        anchor = anchors.get(region.char_start, anchor) if entry.heading_path else None
-        # A heading without words, or without an anchor, addresses no section.
-        path = entry.heading_path if anchor and entry.heading_path[-1] else ()
-        if entry.shown is None:
-            continue
-        is_metadata = region.char_end <= document.frontmatter.end
-        start, end = (
-            (0, document.frontmatter.end) if is_metadata else (region.char_start, region.char_end)
-        )
-        first, last = np.searchsorted(line_starts, (start, max(end - 1, start)), side="right") + 1
-        # Of a frontmatter the values are searched, the text is YAML.
-        searched = entry.shown if is_metadata else text[start:end]
-        heading, body = (
-            stored_terms(words, document.language)
-            for words in (" ".join(entry.heading_path)[:_LONGEST_PATH], searched)
-        )
-        parts = (title, heading, body)
-        yield ViewChunk(
-            columns=(
-                ordinal,
-                start,
-                end,
-                int(first),
-                int(last),
-                region.n_tokens,
-                json.dumps(path),
-                anchor if path else None,
-                bytes.fromhex(entry.key),
-                # Metadata in many pieces has one text, which the first of them holds.
-                None if is_metadata and ordinal else text[start:end],
-            ),
-            terms=(
-                *(part.stems for part in parts),
-                " ".join(part.beside for part in parts),
-                " ".join(part.accented for part in parts),
-            ),
-        )
+def read_chunk(columns: Sequence[Any]) -> ChunkRecord:
+    """Return the record of stored values. Raises ValueError or TypeError for other values."""
+    ordinal, start, end, first, last, n_tokens, heading, anchor, key, text = columns
+    path = tuple(json.loads(heading))
+    return ChunkRecord(ordinal, start, end, first, last, n_tokens, path, anchor, key.hex(), text)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkTerms:
+    """What the text index holds of a chunk: terms, a space between them."""
+
+    title: str
+    heading: str
+    text: str
+    beside: str
+    """Parts of names, pairs of characters and the like, of all three."""
+    accented: str
+    """Words with their accents, of all three."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedDocument:
+    """A document as it enters the view."""
+
+    record: DocumentRecord
+    chunks: tuple[tuple[ChunkRecord, ChunkTerms], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What tells whether a document in the view is up to date."""
+
+    id: int
+    blob: str
+    outline: str | None
+    recipe: str
+
+
+@dataclass(frozen=True, slots=True)
+class Facets:
+    """What filters see of a document."""
+
+    id: int
+    path: str
+    type: str | None
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A chunk with its document and its text."""
+
+    chunk: ChunkRecord
+    document: DocumentRecord
+    text: str

@@ -15,13 +15,12 @@ from kbindex.document.chunk import Limits, chunk
 from kbindex.document.compose import compose
 from kbindex.document.markdown import document_type, parse, parse_frontmatter
 from kbindex.document.tokens import count_tokens, token_starts
-from kbindex.git.paths import decode_path, encode_path
 from kbindex.outline.file import make_entries
 from kbindex.outline.states import Proven, Stale
 from kbindex.storage.reader import CommittedRows
 from kbindex.storage.tree import IndexTree
 from kbindex.view.database import View
-from kbindex.view.records import IndexedDocument, view_document
+from kbindex.view.indexing import ReadDocument, index_document
 from kbindex.view.update import replace_documents
 
 _ENOUGH = 20_000
@@ -33,20 +32,21 @@ def refresh_view(tree: IndexTree, view: View, state: str) -> None:
     recipe, config, snapshot = tree.recipe, tree.config, tree.snapshot
     assert recipe is not None
     made_by, identity = f"{recipe_id(recipe)} {config.language}", identity_id(recipe.embedder)
-    held = view.documents()
+    held = view.held()
     unchanged = {
         path
-        for path, blob in snapshot.documents.items()
-        if held.get(encode_path(path), ())[1:] == (blob, snapshot.outlines.get(path), made_by)
+        for path, entry in held.items()
+        if (entry.blob, entry.outline, entry.recipe)
+        == (snapshot.documents.get(path), snapshot.outlines.get(path), made_by)
     }
-    gone = [entry[0] for path, entry in held.items() if decode_path(path) not in unchanged]
+    gone = [entry.id for path, entry in held.items() if path not in unchanged]
     changed = snapshot.documents.keys() - unchanged
     with tree.repository.cache() as cache:
         committed = CommittedRows(tree, recipe.embedder, cache)
         if committed.damage:
             raise committed.damage[0]
         documents = list(_documents(tree, recipe, changed))
-        read = {decode_path(document.path) for document in documents}
+        read = {document.path for document in documents}
         keys = {entry.key for document in documents for entry in document.entries} - {NOT_EMBEDDED}
         keys |= view.keys_without_vector()
         vectors = cache.vectors(keys - committed.keys) | committed.vectors(keys & committed.keys)
@@ -55,11 +55,11 @@ def refresh_view(tree: IndexTree, view: View, state: str) -> None:
         "recipe": render_recipe(recipe),
         "unreadable": json.dumps(sorted(changed - read)),
     }
-    columns = (view_document(document, made_by) for document in documents)
-    replace_documents(view, identity, about, gone, columns, vectors, recipe.embedder.dimension)
+    indexed = (index_document(document, made_by) for document in documents)
+    replace_documents(view, identity, about, gone, indexed, vectors, recipe.embedder.dimension)
 
 
-def _documents(tree: IndexTree, recipe: Recipe, paths: Set[str]) -> Iterator[IndexedDocument]:
+def _documents(tree: IndexTree, recipe: Recipe, paths: Set[str]) -> Iterator[ReadDocument]:
     for state in tree.compare(recipe.embedder, paths=paths):
         if not isinstance(state, Proven | Stale):
             continue  # not text: check and status name it
@@ -68,8 +68,8 @@ def _documents(tree: IndexTree, recipe: Recipe, paths: Set[str]) -> Iterator[Ind
             entries, stale = state.entries, None
         else:
             entries, stale = _entries(state.text, frontmatter, recipe), state.message
-        yield IndexedDocument(
-            path=encode_path(state.path),
+        yield ReadDocument(
+            path=state.path,
             blob=state.blob,
             outline=state.outline,
             stale=stale,

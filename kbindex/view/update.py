@@ -13,15 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kbindex.core.model import ViewDocument
 from kbindex.local.database import transaction
 from kbindex.local.row_sums import row_sum
+from kbindex.storage.writer import Vectors
 from kbindex.view.database import NO_SLOT, SCHEMA_VERSION, View, proven, slot_sum
+from kbindex.view.records import IndexedDocument
 
 _SPARE_SLOTS = 2048
 """Dead vectors that may lie in the matrix beyond as many as there are live ones."""
-
-Vectors = Mapping[str, NDArray[np.float16]]
 
 
 def replace_documents(
@@ -29,7 +28,7 @@ def replace_documents(
     embedder: str,
     about: Mapping[str, str],
     gone: Iterable[int],
-    documents: Iterable[ViewDocument],
+    documents: Iterable[IndexedDocument],
     vectors: Vectors,
     dimension: int,
 ) -> None:
@@ -61,18 +60,19 @@ def _remove(view: View, number: int) -> None:
     view.db.execute("DELETE FROM document WHERE id = ?", (number,))
 
 
-def _add(view: View, document: ViewDocument) -> None:
+def _add(view: View, document: IndexedDocument) -> None:
     number = _next_id(view, "document")
-    _insert(view, "document", (number, *document.columns, row_sum(number, *document.columns)))
+    columns = document.record.columns()
+    _insert(view, "document", (number, *columns, row_sum(number, *columns)))
     first = _next_id(view, "chunk")
-    for place, chunk in enumerate(document.chunks, start=first):
-        *columns, text = chunk.columns
-        stored = row_sum(place, number, *chunk.columns)
-        _insert(view, "chunk", (place, number, *columns, NO_SLOT, stored, text))
+    for chunk, (record, terms) in enumerate(document.chunks, start=first):
+        *values, text = record.columns()
+        stored = row_sum(chunk, number, *values, text)
+        _insert(view, "chunk", (chunk, number, *values, NO_SLOT, stored, text))
         view.db.execute(
             "INSERT INTO words (rowid, title, heading, text, beside, accented)"
             " VALUES (?, ?, ?, ?, ?, ?)",
-            (place, *chunk.terms),
+            (chunk, terms.title, terms.heading, terms.text, terms.beside, terms.accented),
         )
 
 
