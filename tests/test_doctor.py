@@ -9,6 +9,7 @@ from conftest import Repo
 
 from kbindex.embed.ollama.approvals import approvals_file, approve_origin, approved_origins
 from kbindex.embed.ollama.facts import Facts
+from kbindex.local.user_folders import cache_folder
 
 CHECKS = [
     "git",
@@ -140,21 +141,47 @@ def test_a_mistake_in_the_configuration_is_a_usage_error(indexed: Repo) -> None:
     assert indexed.kbindex("doctor", "--format", "sarif").code == 2
 
 
-def test_approvals_are_kept_and_sorted(tmp_path: Path) -> None:
-    environment = {"XDG_CONFIG_HOME": str(tmp_path)}
-    assert approved_origins(environment) == set()
-    approve_origin(environment, "http://b:1")
-    file = approve_origin(environment, "http://a:1")
-    approve_origin(environment, "http://a:1")
-    assert approved_origins(environment) == {"http://a:1", "http://b:1"}
+@pytest.fixture
+def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's folder without any configuration."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    return tmp_path
+
+
+def test_approvals_are_kept_and_sorted(user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(user / "elsewhere"))
+    assert approved_origins() == set()
+    approve_origin("http://b:1")
+    file = approve_origin("http://a:1")
+    approve_origin("http://a:1")
+    assert file == user / "elsewhere/kbindex/trusted-hosts"
+    assert approved_origins() == {"http://a:1", "http://b:1"}
     assert file.read_text().splitlines()[1:] == ["http://a:1", "http://b:1"]
     file.write_bytes(b"\xff\xfe")
-    assert approved_origins(environment) == set()
+    assert approved_origins() == set()
 
 
-def test_a_relative_configuration_folder_is_none() -> None:
-    assert approvals_file({"XDG_CONFIG_HOME": "x"}) == approvals_file({})
-    assert approvals_file({}).is_absolute()
+@pytest.mark.usefixtures("user")
+def test_a_relative_folder_of_the_user_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = approvals_file(), cache_folder()
+    monkeypatch.setenv("XDG_CONFIG_HOME", "x")
+    monkeypatch.setenv("XDG_CACHE_HOME", "x")
+    assert (approvals_file(), cache_folder()) == usual
+    assert all(place.is_absolute() for place in usual)
+
+
+def test_approvals_of_an_earlier_version_stay_where_they_are(
+    user: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    earlier = user / ".config/kbindex/trusted-hosts"
+    earlier.parent.mkdir(parents=True)
+    earlier.write_text("http://a:1\n")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(user / "Library"))  # where a Mac keeps them
+    assert approved_origins() == {"http://a:1"}
+    assert approve_origin("http://b:1") == earlier
+    assert approved_origins() == {"http://a:1", "http://b:1"}
 
 
 def test_facts_are_kept_bounded_and_survive_damage(tmp_path: Path) -> None:

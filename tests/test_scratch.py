@@ -147,16 +147,16 @@ GARBAGE: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE)
 def test_a_garbled_local_file_is_as_if_it_were_not_there(
-    tmp_path: Path, garbage: Callable[[Path], object]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, garbage: Callable[[Path], object]
 ) -> None:
     folder = tmp_path / "kbindex"
     folder.mkdir()
-    environment = {"XDG_CONFIG_HOME": str(tmp_path)}
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     for name in ("servers.json", "unstaged.json", "trusted-hosts"):
         garbage(folder / name)
     assert Facts(folder).recall("a") is None
     assert read_unstaged(folder) == {}
-    assert not {o for o in approved_origins(environment) if o.startswith("http")}
+    assert not {o for o in approved_origins() if o.startswith("http")}
     Facts(folder).note("a", "1")
     assert Facts(folder).recall("a") == "1"
 
@@ -168,10 +168,12 @@ def test_strings_are_told_from_what_else_stands_in_a_file(tmp_path: Path) -> Non
     assert parse_json("[" * 100_000) is None
 
 
-def test_approvals_survive_what_else_stands_in_their_file(tmp_path: Path) -> None:
-    environment = {"XDG_CONFIG_HOME": str(tmp_path)}
-    file = approve_origin(environment, "http://a:1")
+def test_approvals_survive_what_else_stands_in_their_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    file = approve_origin("http://a:1")
     file.write_bytes(file.read_bytes() + b"\0")
-    assert approved_origins(environment) == set()
-    approve_origin(environment, "http://b:1")
-    assert approved_origins(environment) == {"http://b:1"}
+    assert approved_origins() == set()
+    approve_origin("http://b:1")
+    assert approved_origins() == {"http://b:1"}

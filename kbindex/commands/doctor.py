@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from kbindex.commands.doctor_checks import examine
@@ -29,6 +28,6 @@ def trust_host(host: str) -> ExitCode:
     if server.is_loopback:
         note(f"{server.origin} is this machine and needs no approval")
         return ExitCode.OK
-    file = approve_origin(os.environ, server.origin)
+    file = approve_origin(server.origin)
     put(f"approved: {server.origin}   (in {file}; remove the line to take it back)")
     return ExitCode.OK

@@ -148,7 +148,7 @@ def _server(repository: Repository) -> Iterator[Finding]:
         whose = "on this machine"
     elif server.is_own:
         whose = "named by your environment"
-    elif server.origin in approved_origins(os.environ):
+    elif server.origin in approved_origins():
         whose = "named by the repository, approved by you"
     else:
         whose = "named by the repository, not approved: nothing is sent there"

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kbindex.commands.update import mention_problems, render_report, run_update
 from kbindex.configuration.config import Config, load_config
-from kbindex.configuration.file import FILE_NAME, PYPROJECT
-from kbindex.core.errors import ExitCode, NoBundleError, UsageError
+from kbindex.configuration.edit import set_values
+from kbindex.configuration.file import FILE_NAME, PYPROJECT, TABLE, read_settings
+from kbindex.core.errors import ExitCode, NoBundleError
 from kbindex.core.text import shell_word
 from kbindex.embed.select import open_embedder
 from kbindex.git.client import Git
@@ -20,7 +19,7 @@ from kbindex.git.install import install_in_framework, install_shims
 from kbindex.git.paths import encode_path
 from kbindex.git.worktree import write_file
 from kbindex.index.options import Options
-from kbindex.output.console import put
+from kbindex.output.console import note, put
 from kbindex.repo.configured import read_text
 from kbindex.repo.repository import Repository, open_repository
 from kbindex.storage.tree import staged_index
@@ -45,7 +44,11 @@ def init(directory: Path | None, options: InitOptions) -> ExitCode:
         )
     if options.bundle is not None and not (git.root / options.bundle).is_dir():
         raise NoBundleError(options.bundle.strip("/"))
+    has_other_edits = bool(git.index.changed_in_worktree(PYPROJECT))
     written = _configure(git, options)
+    if has_other_edits and PYPROJECT in written:
+        written.remove(PYPROJECT)  # what else was edited there is not ours to stage
+        note(f"{PYPROJECT} has other unstaged changes: stage it with git add -- {PYPROJECT}")
     repository = open_repository(directory)
     _require_embedder(git, repository.config)
     hooks = options.hooks or _default_hooks(git)
@@ -91,29 +94,15 @@ def _configure(git: Git, options: InitOptions) -> list[str]:
     wanted = {name: value for name, value in wanted.items() if getattr(config, name) != value}
     if not wanted:
         return []
-    if "[tool.kbindex]" in (pyproject or ""):
-        lines = ", ".join(_line(name, value) for name, value in wanted.items())
-        raise UsageError(
-            f"the settings stand in {PYPROJECT}", f"set there, in [tool.kbindex]: {lines}"
-        )
-    text = current or ""
-    for name, value in wanted.items():
-        text = _set_line(text, name, value)
-    load_config(text, None, {})
-    write_file(git.root, FILE_NAME, encode_path(text))
-    return [FILE_NAME]
-
-
-def _set_line(text: str, name: str, value: str) -> str:
-    line = _line(name, value)
-    pattern = re.compile(rf"^{name}[ \t]*=.*$", re.MULTILINE)
-    if pattern.search(text):
-        return pattern.sub(lambda _: line, text)
-    return f"{text.rstrip()}\n{line}\n".lstrip()
-
-
-def _line(name: str, value: str) -> str:
-    return f"{name} = {json.dumps(value, ensure_ascii=False)}"
+    name, text = FILE_NAME, current or ""
+    table: tuple[str, ...] = ()
+    if pyproject is not None and read_settings(None, pyproject):
+        name, text, table = PYPROJECT, pyproject, TABLE
+    edited = set_values(text, wanted, table)
+    in_pyproject = edited if name == PYPROJECT else None
+    load_config(None if in_pyproject else edited, in_pyproject, {})
+    write_file(git.root, name, encode_path(edited))
+    return [name]
 
 
 def _default_hooks(git: Git) -> str:

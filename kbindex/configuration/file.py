@@ -14,6 +14,8 @@ from kbindex.core.errors import UsageError
 
 FILE_NAME = "kbindex.toml"
 PYPROJECT = "pyproject.toml"
+TABLE = ("tool", "kbindex")
+"""The table of the settings in ``pyproject.toml``."""
 MOST_BYTES = {FILE_NAME: 1 << 16, PYPROJECT: 1 << 20}
 
 # What tomllib of Python 3.11 does with more: a dotted key takes time by the square of its length,
@@ -48,7 +50,7 @@ def read_settings(kbindex_toml: str | None, pyproject_toml: str | None) -> dict[
     if pyproject_toml is None or "kbindex" not in pyproject_toml:
         return {}
     found: Any = _parse(pyproject_toml, PYPROJECT)
-    for name in ("tool", "kbindex"):
+    for name in TABLE:
         found = found.get(name, {})
         if not isinstance(found, dict):
             raise UsageError(f"{PYPROJECT}: '{name}' is no table of settings")

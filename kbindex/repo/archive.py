@@ -10,9 +10,8 @@ import atexit
 import hashlib
 import os
 import shutil
-import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from kbindex.configuration.config import Config
@@ -23,6 +22,7 @@ from kbindex.git.client import Git
 from kbindex.git.worktree import read_file
 from kbindex.local.files import remove
 from kbindex.local.lock import LOCK, hold_lock
+from kbindex.local.user_folders import cache_folder
 from kbindex.repo.configured import read_worktree_config
 
 _ATTRIBUTES = "* -text -eol -ident -filter -working-tree-encoding\n"
@@ -82,20 +82,10 @@ def _filled(root: Path, folder: Path, names: Sequence[str]) -> Git:
 
 def _git_dir(root: Path) -> Path:
     name = hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
-    folder = _cache_dir(os.environ) / "kbindex" / name
+    folder = cache_folder() / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
         folder = Path(tempfile.mkdtemp(prefix="kbindex-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
-
-
-def _cache_dir(environment: Mapping[str, str]) -> Path:
-    configured = environment.get("XDG_CACHE_HOME", "")
-    if configured.startswith("/"):
-        return Path(configured)
-    home = Path.home()
-    if sys.platform == "win32":
-        return Path(environment.get("LOCALAPPDATA") or home / "AppData/Local")
-    return home / ("Library/Caches" if sys.platform == "darwin" else ".cache")

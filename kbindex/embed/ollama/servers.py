@@ -34,16 +34,16 @@ def approved_server(
 
     def find() -> Server:
         if not (server.is_own or server.is_loopback):
-            _require_approval(server.origin, environment)
+            _require_approval(server.origin)
         if is_cloud_model(model) and not is_own_model:
-            _require_approval(CLOUD, environment)
+            _require_approval(CLOUD)
         return server
 
     return find
 
 
-def _require_approval(origin: str, environment: Mapping[str, str]) -> None:
-    if origin not in approved_origins(environment):
+def _require_approval(origin: str) -> None:
+    if origin not in approved_origins():
         raise NoEmbedderError(
             "this repository's configuration would send text to "
             f"{origin}, which you have not approved",
