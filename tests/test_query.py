@@ -354,7 +354,10 @@ def test_k_is_how_many_hits_there_are_at_most(shared: Repo) -> None:
 
 def test_a_filter_applies_before_ranking(repo: Repo, asker: Callable[[Repo], Asked]) -> None:
     for number in range(110):
-        repo.write(f"bundle/many/{number:03}.md", f"# Tide {number}\n\nTide tide tide tide.\n")
+        repo.write(
+            f"bundle/many/{number:03}.md",
+            f"# The tide of day {number}\n\nThe tide, the tide and the tide.\n",
+        )
     repo.write(
         "bundle/rare/last.md",
         "---\ntype: Rare\ntags: [Singular]\n---\n\n" + "Filler words stand here. " * 30 + "Tide.\n",
@@ -828,7 +831,7 @@ def test_a_deleted_view_is_made_again_and_answers_the_same(library: Repo) -> Non
     before = query_lamps(library)
     shutil.rmtree(library.root / VIEW)
     assert query_lamps(library) == before
-    (library.root / VIEW / "view-3.sqlite").unlink()
+    (library.root / VIEW / "view-4.sqlite").unlink()
     assert query_lamps(library) == before
 
 
@@ -863,10 +866,10 @@ def assert_said_once(done: Done, before: Done, sentence: str) -> None:
 @pytest.mark.parametrize(
     ("name", "damage"),
     [
-        ("view-3.sqlite", overwrite),
-        ("view-3.sqlite", empty),
-        ("view-3.sqlite", halve),
-        pytest.param("view-3.sqlite", scramble),
+        ("view-4.sqlite", overwrite),
+        ("view-4.sqlite", empty),
+        ("view-4.sqlite", halve),
+        pytest.param("view-4.sqlite", scramble),
         pytest.param("matrix-*.f32", delete),
         pytest.param("matrix-*.f32", halve),
         ("cache-2.sqlite", overwrite),

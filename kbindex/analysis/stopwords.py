@@ -1,4 +1,4 @@
-"""The function words of each language: what tells languages apart, and what a query can spare.
+"""The function words of each language, which a query can spare.
 
 Articles, pronouns, prepositions, conjunctions, auxiliaries and question words; no word that could
 be what someone searches for. Written without elided forms: ``l'eau`` is two words.

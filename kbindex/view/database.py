@@ -35,7 +35,7 @@ from kbindex.view.words import WordIndex
 
 T = TypeVar("T")
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Raise it, too, when languages or terms come out differently: views are not made anew for that."""
 SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value, sum BLOB);

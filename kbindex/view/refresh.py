@@ -6,8 +6,13 @@ import json
 from collections.abc import Iterator, Set
 from pathlib import PurePosixPath
 
-from kbindex.analysis.language import AUTO, NONE, detect_language, named_language
-from kbindex.analysis.tokenizer import read_words
+from kbindex.analysis.language import (
+    AUTO,
+    NONE,
+    detect_language,
+    named_language,
+    prepare_detection,
+)
 from kbindex.configuration.config import Config
 from kbindex.configuration.recipe import identity_id, recipe_id, render_recipe
 from kbindex.core.model import NOT_EMBEDDED, Entry, Frontmatter, Recipe
@@ -24,7 +29,7 @@ from kbindex.view.indexing import ReadDocument, index_document
 from kbindex.view.update import replace_documents
 
 _ENOUGH = 20_000
-"""Characters of a document that tell its language."""
+"""Characters of a document's body that tell its language."""
 
 
 def refresh_view(tree: IndexTree, view: View, state: str) -> None:
@@ -41,6 +46,8 @@ def refresh_view(tree: IndexTree, view: View, state: str) -> None:
     }
     gone = [entry.id for path, entry in held.items() if path not in unchanged]
     changed = snapshot.documents.keys() - unchanged
+    if changed and config.language == AUTO:
+        prepare_detection()
     with tree.repository.cache() as cache:
         committed = CommittedRows(tree, recipe.embedder, cache)
         if committed.damage:
@@ -96,7 +103,7 @@ def _language(config: Config, frontmatter: Frontmatter, text: str) -> str | None
         return named_language(frontmatter.language)
     if config.language != AUTO:
         return named_language(config.language)
-    return detect_language(read_words(text[:_ENOUGH]).inline)
+    return detect_language(text[frontmatter.end :][:_ENOUGH] or text[:_ENOUGH])
 
 
 def _file_name(path: str) -> str:
