@@ -27,7 +27,9 @@ from kbindex.git.client import Git
 from kbindex.index.options import Options
 from kbindex.storage.writer import Checkpoint
 
-WORDS = Path(__file__).parent.parent.joinpath("bundle/sources/design-review-transcript.md")
+WORDS = Path(__file__).parent.parent.joinpath(
+    "tests/material/bundle/sources/design-review-transcript.md"
+)
 CHUNKS = 10
 DIMENSION = 384
 

@@ -102,7 +102,9 @@ def bundle_texts() -> list[str]:
 
 
 def transcript() -> str:
-    return (ROOT / "bundle/sources/design-review-transcript.md").read_text(encoding="utf-8")
+    return (ROOT / "tests/material/bundle/sources/design-review-transcript.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def sectioned() -> str:
