@@ -12,6 +12,7 @@ from conftest import Repo, Template
 
 from kbindex.core.errors import UsageError
 from kbindex.evaluation.metrics import (
+    CitedSpan,
     Judged,
     Ranking,
     Target,
@@ -33,11 +34,15 @@ from kbindex.view.open import use_view
 
 
 def judged(*targets: Target, answering: tuple[tuple[str, int, int], ...] = ()) -> Judged:
-    return Judged("q", None, targets, frozenset(answering))
+    return Judged("q", None, targets, frozenset(CitedSpan(*span) for span in answering))
 
 
 def measured(question: Judged, *passages: tuple[str, int, int], k: int = 5) -> dict[str, Any]:
-    return measures([question], {"q": Ranking(passages, 0.5)}, k)
+    return measures([question], {"q": ranking(*passages, score=0.5)}, k)
+
+
+def ranking(*passages: tuple[str, int, int], score: float = 0.0) -> Ranking:
+    return Ranking(tuple(CitedSpan(*passage) for passage in passages), score)
 
 
 def test_documents_are_judged_one_hit_each() -> None:
@@ -88,14 +93,14 @@ def test_ties_keep_the_order_in_which_they_were_broken() -> None:
 
 def test_separation_is_how_often_the_answerable_score_higher() -> None:
     questions = [Judged("yes", None, (Target("a"),)), Judged("no", None, ())]
-    rankings = {"yes": Ranking((("a", 0, 1),), 0.7), "no": Ranking((("a", 0, 1),), 0.3)}
+    rankings = {"yes": ranking(("a", 0, 1), score=0.7), "no": ranking(("a", 0, 1), score=0.3)}
     assert measures(questions, rankings, 5)["separation"] == 1.0
-    rankings["no"] = Ranking((("a", 0, 1),), 0.9)
+    rankings["no"] = ranking(("a", 0, 1), score=0.9)
     assert measures(questions, rankings, 5)["separation"] == 0.0
 
 
 def test_rank_fusion_prefers_what_both_found() -> None:
-    a, b, c = (("a", 0, 1), ("b", 0, 1), ("c", 0, 1))
+    a, b, c = (CitedSpan(path, 0, 1) for path in "abc")
     assert fuse_ranks([a, b], [c, b]) == (b, a, c)
     assert fuse_ranks([], []) == ()
 
@@ -129,7 +134,7 @@ def test_tuning_finds_the_weight_and_tells_what_it_is_worth_elsewhere() -> None:
 
     def rank(weight: float) -> dict[str, Ranking]:
         order = ("a", "b") if 0.4 < weight < 0.8 else ("b", "a")
-        return {q.id: Ranking(tuple((path, 0, 1) for path in order)) for q in questions}
+        return {q.id: ranking(*((path, 0, 1) for path in order)) for q in questions}
 
     found = tune(questions, rank, 0.1, (0.0, 0.5, 1.0))
     assert found.weight == 0.5
@@ -146,7 +151,7 @@ def test_a_weight_that_only_suits_its_own_questions_is_not_worth_its_figure() ->
     def rank(weight: float) -> dict[str, Ranking]:
         good = {q.id for n, q in enumerate(questions) if n % 5 != weight * 4}
         return {
-            q.id: Ranking(tuple((p, 0, 1) for p in (("a", "b") if q.id in good else ("b", "a"))))
+            q.id: ranking(*((p, 0, 1) for p in (("a", "b") if q.id in good else ("b", "a"))))
             for q in questions
         }
 

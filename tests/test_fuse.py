@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kbindex.search.fusion import Candidate, collapse, fuse, top_similar
+from kbindex.search.fusion import ScoredChunk, collapse, fuse, top_similar
 
 NAN = math.nan
 
@@ -25,7 +25,7 @@ def fused(
     weight: float = 0.5,
     dense: list[int] | None = None,
     n: int = 6,
-) -> list[Candidate]:
+) -> list[ScoredChunk]:
     """Fuse over ``n`` chunks whose ids are 100, 101, … in documents 0, 0, 1, 1, …."""
     if dense is None:
         dense = []
@@ -36,7 +36,7 @@ def fused(
     return fuse(chunks, documents, similarities, dense, lexical, weight)
 
 
-def order(candidates: list[Candidate]) -> list[int]:
+def order(candidates: list[ScoredChunk]) -> list[int]:
     return [candidate.chunk - 100 for candidate in candidates]
 
 
@@ -210,9 +210,9 @@ def test_the_document_of_each_candidate_is_told() -> None:
 # collapse
 
 
-def candidates_of(*documents: int) -> list[Candidate]:
+def candidates_of(*documents: int) -> list[ScoredChunk]:
     return [
-        Candidate(chunk, document, 1.0 - chunk / 100, None, None, None, ())
+        ScoredChunk(chunk, document, 1.0 - chunk / 100, None, None, None, ())
         for chunk, document in enumerate(documents)
     ]
 

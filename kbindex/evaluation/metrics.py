@@ -11,19 +11,26 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
+from typing import NamedTuple
 
 from kbindex.core.errors import UsageError
 
-Passage = tuple[str, int, int]
-"""Path, and the first and last but one code point of what is cited."""
 RRF_K = 60
 """Cormack et al. 2009."""
 FOLDS = 5
 
 
+class CitedSpan(NamedTuple):
+    """What a hit cites, or an answer holds: a span of a document, in code points."""
+
+    path: str
+    char_start: int
+    char_end: int
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A relevant place, found in the bundle."""
+    """A relevant document, with the (char_start, char_end) of what answers in it, if known."""
 
     path: str
     section: tuple[int, int] | None = None
@@ -37,19 +44,19 @@ class Judged:
     id: str
     kind: str | None
     targets: tuple[Target, ...]
-    answering: frozenset[Passage] = frozenset()
+    answering: frozenset[CitedSpan] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
     """The passages that one mode found for a question, best first, and the first one's score."""
 
-    passages: tuple[Passage, ...]
+    passages: tuple[CitedSpan, ...]
     top_score: float = 0.0
 
     @property
     def documents(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(path for path, _, _ in self.passages))
+        return tuple(dict.fromkeys(passage.path for passage in self.passages))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +110,9 @@ def measures(
     }
 
 
-def fuse_ranks(*rankings: Sequence[Passage]) -> tuple[Passage, ...]:
+def fuse_ranks(*rankings: Sequence[CitedSpan]) -> tuple[CitedSpan, ...]:
     """Return the reciprocal rank fusion of rankings: the baseline that fusion is held against."""
-    scores: dict[Passage, float] = {}
+    scores: dict[CitedSpan, float] = {}
     for ranking in rankings:
         for rank, passage in enumerate(ranking, start=1):
             scores[passage] = scores.get(passage, 0.0) + 1 / (RRF_K + rank)
@@ -188,8 +195,8 @@ def _standard(
     return {name: float(means[measure]) for name, measure in wanted.items()}
 
 
-def _name(passage: Passage) -> str:
-    return f"{passage[0]}:{passage[1]}:{passage[2]}"
+def _name(passage: CitedSpan) -> str:
+    return f"{passage.path}:{passage.char_start}:{passage.char_end}"
 
 
 def _mean(values: Iterable[bool | None]) -> float | None:
@@ -197,19 +204,19 @@ def _mean(values: Iterable[bool | None]) -> float | None:
     return fmean(known) if known else None
 
 
-def _section_hit(question: Judged, passages: Sequence[Passage]) -> bool | None:
-    wanted = [(t.path, *t.section) for t in question.targets if t.section is not None]
+def _section_hit(question: Judged, passages: Sequence[CitedSpan]) -> bool | None:
+    wanted = [CitedSpan(t.path, *t.section) for t in question.targets if t.section is not None]
     return _is_inside(passages, wanted) if wanted else None
 
 
-def _span_hit(question: Judged, passages: Sequence[Passage]) -> bool | None:
-    wanted = [(t.path, *t.span) for t in question.targets if t.span is not None]
+def _span_hit(question: Judged, passages: Sequence[CitedSpan]) -> bool | None:
+    wanted = [CitedSpan(t.path, *t.span) for t in question.targets if t.span is not None]
     if not wanted:
         return None
     return any(_is_inside([answer], passages) for answer in wanted)
 
 
-def _is_inside(inner: Sequence[Passage], outer: Sequence[Passage]) -> bool:
+def _is_inside(inner: Sequence[CitedSpan], outer: Sequence[CitedSpan]) -> bool:
     return any(
         path == other and first <= start and end <= last
         for path, start, end in inner

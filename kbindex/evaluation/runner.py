@@ -14,7 +14,7 @@ from kbindex.core.model import Hit
 from kbindex.document.markdown import decode
 from kbindex.document.tokens import token_starts
 from kbindex.embed import Embedder
-from kbindex.evaluation.metrics import Judged, Passage, Ranking, Target, fuse_ranks
+from kbindex.evaluation.metrics import CitedSpan, Judged, Ranking, Target, fuse_ranks
 from kbindex.evaluation.questions import Question, Wanted, locate
 from kbindex.repo.repository import Repository
 from kbindex.search.hybrid import search
@@ -84,14 +84,14 @@ class Bench:
             section = (found.char_start, found.char_end)
         return Target(document.path, section, span)
 
-    def _overlapping(self, target: Target) -> Iterator[Passage]:
+    def _overlapping(self, target: Target) -> Iterator[CitedSpan]:
         assert target.span is not None
         start, end = target.span
         document = look_up(self._view, self._repository.config, target.path)
         assert document is not None
         for first, last in self._view.spans(document.path):
             if first < end and start < last:
-                yield document.path, first, last
+                yield CitedSpan(document.path, first, last)
 
     def ask(
         self,
@@ -113,7 +113,7 @@ class Bench:
             )
             found = search(self._view, self._repository.config, request).hits
             rankings[question.id] = Ranking(
-                tuple((hit.path, hit.char_start, hit.char_end) for hit in found),
+                tuple(CitedSpan(hit.path, hit.char_start, hit.char_end) for hit in found),
                 found[0].score if found else 0.0,
             )
             hits[question.id] = _one_a_document(found)[:k]
@@ -132,7 +132,7 @@ class Bench:
         for number, document in enumerate(documents, start=1):
             end, shown = _beginning(document.title or "", self.text(document.blob), embedder)
             if end:
-                passages.append((document.path, 0, end))
+                passages.append(CitedSpan(document.path, 0, end))
                 rows.append(embedder.embed_documents([shown])[0])
             show(number, len(documents))
         matrix = np.stack(rows)

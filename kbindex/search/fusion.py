@@ -25,7 +25,7 @@ _EMPHASIS = 1.25
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class ScoredChunk:
     """A chunk that one half or both found; absent is ``None``, never 0."""
 
     chunk: int
@@ -58,7 +58,7 @@ def fuse(
     dense: Sequence[int],
     lexical: dict[int, float],
     weight: float,
-) -> list[Candidate]:
+) -> list[ScoredChunk]:
     """Return the union of both halves' candidates, best first; ties by similarity, then index.
 
     ``dense`` and the keys of ``lexical`` are indices into ``chunks``; ``similarities`` has a NaN
@@ -78,7 +78,7 @@ def fuse(
         score = weight * (scaled or 0.0) + (1.0 - weight) * (share or 0.0)
         matched = (("dense",) if index in is_dense else ()) + (("lexical",) if share else ())
         found.append(
-            Candidate(
+            ScoredChunk(
                 int(chunks[index]), int(documents[index]), score, similarity, share, scaled, matched
             )
         )
@@ -87,7 +87,9 @@ def fuse(
     )
 
 
-def collapse(candidates: Sequence[Candidate], per_document: int, n_hits: int) -> list[Candidate]:
+def collapse(
+    candidates: Sequence[ScoredChunk], per_document: int, n_hits: int
+) -> list[ScoredChunk]:
     """Keep the best ``per_document`` candidates of each document, ``n_hits`` in all."""
     seen: dict[int, int] = {}
     kept = []

@@ -13,7 +13,7 @@ from kbindex.configuration.patterns import Patterns, composed
 from kbindex.core.errors import UsageError
 from kbindex.core.model import Found, Hit
 from kbindex.search.bm25 import chunks_with_phrases, search_words
-from kbindex.search.fusion import DEPTH, Candidate, collapse, fuse, top_similar
+from kbindex.search.fusion import DEPTH, ScoredChunk, collapse, fuse, top_similar
 from kbindex.search.request import Filters, Request
 from kbindex.view.database import DamagedView, View
 
@@ -131,7 +131,7 @@ def _path_filter(config: Config, pattern: str, paths: Iterable[str]) -> Callable
     )
 
 
-def _hits(view: View, config: Config, best: Sequence[Candidate], request: Request) -> list[Hit]:
+def _hits(view: View, config: Config, best: Sequence[ScoredChunk], request: Request) -> list[Hit]:
     hits = []
     for rank, candidate in enumerate(best, start=1):
         passage = view.passage(candidate.chunk)
@@ -162,7 +162,7 @@ def _hits(view: View, config: Config, best: Sequence[Candidate], request: Reques
     return hits
 
 
-def _explanation(candidate: Candidate, weight: float) -> dict[str, float]:
+def _explanation(candidate: ScoredChunk, weight: float) -> dict[str, float]:
     """Return the parts of a score; they add up to it."""
     parts = {}
     if candidate.dense is not None:
