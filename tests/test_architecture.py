@@ -43,12 +43,15 @@ def test_git_is_run_in_one_place() -> None:
     assert starters == {"git/runner"}
 
 
+SQL_CALLS = ("execute", "executemany", "executescript")
+
+
 def test_sql_stands_with_the_tables_that_it_reads() -> None:
     users = {
         module
         for module in MODULES
         for node in ast.walk(tree(module))
-        if isinstance(node, ast.Attribute) and node.attr in ("execute", "executemany")
+        if isinstance(node, ast.Attribute) and node.attr in SQL_CALLS
     }
     assert {module.split("/")[0] for module in users} == {"view", "local"}
 

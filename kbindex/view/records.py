@@ -1,7 +1,7 @@
 """The records of a view: a document, its headings and its chunks, as named values. Pure.
 
-The order of fields is that of the columns in ``database.SCHEMA``. A record is read from a row whose
-checksum was proven before: the checksum is that of the stored values.
+The order of fields is that of ``DOCUMENT_VALUES`` and ``CHUNK_VALUES`` in ``database``. A record
+is read from a row whose checksum was proven before: the checksum is that of the stored values.
 """
 
 from __future__ import annotations

@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 from kbindex.local.database import transaction
 from kbindex.local.row_sums import row_sum
 from kbindex.storage.writer import Vectors
-from kbindex.view.database import NO_SLOT, SCHEMA_VERSION, View, proven, slot_sum
+from kbindex.view.database import (
+    CHUNK_VALUES,
+    DOCUMENT_VALUES,
+    NO_SLOT,
+    SCHEMA_VERSION,
+    View,
+    proven,
+    slot_sum,
+)
 from kbindex.view.records import IndexedDocument
 
 _SPARE_SLOTS = 2048
@@ -62,13 +70,12 @@ def _remove(view: View, number: int) -> None:
 
 def _add(view: View, document: IndexedDocument) -> None:
     number = _next_id(view, "document")
-    columns = document.record.columns()
-    _insert(view, "document", (number, *columns, row_sum(number, *columns)))
+    values = (number, *document.record.columns())
+    _insert(view, "document", f"{DOCUMENT_VALUES}, sum", (*values, row_sum(*values)))
     first = _next_id(view, "chunk")
     for chunk, (record, terms) in enumerate(document.chunks, start=first):
-        *values, text = record.columns()
-        stored = row_sum(chunk, number, *values, text)
-        _insert(view, "chunk", (chunk, number, *values, NO_SLOT, stored, text))
+        values = (chunk, number, *record.columns())
+        _insert(view, "chunk", f"{CHUNK_VALUES}, slot, sum", (*values, NO_SLOT, row_sum(*values)))
         view.db.execute(
             "INSERT INTO words (rowid, title, heading, text, beside, accented)"
             " VALUES (?, ?, ?, ?, ?, ?)",
@@ -80,9 +87,9 @@ def _next_id(view: View, table: str) -> int:
     return int(view.db.execute(f"SELECT coalesce(max(id), 0) + 1 FROM {table}").fetchone()[0])
 
 
-def _insert(view: View, table: str, values: Sequence[object]) -> None:
+def _insert(view: View, table: str, columns: str, values: Sequence[object]) -> None:
     marks = ", ".join("?" * len(values))
-    view.db.execute(f"INSERT INTO {table} VALUES ({marks})", values)
+    view.db.execute(f"INSERT INTO {table} ({columns}) VALUES ({marks})", values)
 
 
 def _assign_slots(view: View, vectors: Vectors, dimension: int) -> None:
