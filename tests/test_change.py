@@ -12,9 +12,10 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,6 +30,8 @@ from kbindex.document import chunk, compose
 from kbindex.embed import hashing
 from kbindex.embed.hashing import HashEmbedder
 from kbindex.index import build, verify
+from kbindex.outline.states import DocumentState
+from kbindex.storage import tree
 
 N_LONG = 30
 LONG = "# Log\n\n" + "\n\n".join(
@@ -258,6 +261,26 @@ def test_what_an_edit_costs_is_told_apart_from_what_the_recipe_costs(
     assert "documents: 1 added, 1 changed, 0 renamed, 0 deleted; 3 unchanged ones" in done.out
     n = n_embedded(done)
     assert f"{n - 2} because of the recipe, 2 because their documents changed" in done.out
+
+
+@EACH
+def test_an_update_compares_each_document_with_its_outline_once(
+    built: Repo, monkeypatch: pytest.MonkeyPatch, change: Change
+) -> None:
+    compared: list[str] = []
+    compare = tree.compare
+
+    def watched(*arguments: Any) -> Iterator[DocumentState]:
+        for state in compare(*arguments):
+            compared.append(state.path)
+            yield state
+
+    built.write("bundle/plain.md", "Just another paragraph, without any heading.\n")
+    built.git("add", "--all")
+    change.apply(built, monkeypatch)
+    monkeypatch.setattr(tree, "compare", watched)
+    assert run(built, "update").code == 0
+    assert sorted(compared) == [f"bundle/{name}.md" for name in ("lamps", "late", "log", "plain")]
 
 
 @EACH

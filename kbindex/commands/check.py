@@ -18,7 +18,7 @@ from kbindex.core.text import shell_word
 from kbindex.embed.select import open_embedder
 from kbindex.git.staging import file_digest, read_unstaged
 from kbindex.index.audit import audit
-from kbindex.index.verify import REBUILD, Verdict, verify
+from kbindex.index.verify import REBUILD, Verdict, mendable, verify
 from kbindex.output.console import note, put
 from kbindex.output.formats import Format
 from kbindex.output.progress import progress_on
@@ -77,9 +77,7 @@ def _audit(tree: IndexTree, verdict: Verdict, n_chunks: int) -> Audit | None:
             changes = name_changes(compare_recipes(stored, wanted))
             message = f"the index was made with another recipe: {changes}"
             path = tree.path(RECIPE)
-            verdict.problems.append(
-                Problem(Rule.RECIPE_MISMATCH, path, message, None, REBUILD, True)
-            )
+            verdict.problems.append(mendable(Rule.RECIPE_MISMATCH, path, message, remedy=REBUILD))
         return None
     with progress_on(sys.stderr) as progress:
         return audit(tree, embedder, n_chunks, progress)

@@ -8,7 +8,7 @@ bytes as UTF-8 with ``surrogateescape``, so that a name with any bytes survives.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 
 CONTINUES_SECTION = "0"
@@ -50,6 +50,7 @@ class Problem:
     message: str
     line: int | None = None
     remedy: str | None = None
+    _: KW_ONLY
     mended_by_update: bool = False
     """Whether ``kbindex update`` is the remedy."""
 

@@ -50,7 +50,10 @@ def admit(entries: Iterable[tuple[str, str, str]], index_dir: str) -> Admitted:
             reason = "stands in the tree twice"
         if reason is not None:
             if len(found.refused) < _MOST_NAMED:
-                problem = Problem(Rule.DAMAGED_FILE, path, reason, None, "kbindex update", True)
+                remedy = "kbindex update"
+                problem = Problem(
+                    Rule.DAMAGED_FILE, path, reason, remedy=remedy, mended_by_update=True
+                )
                 found.refused.append(problem)
         elif _is_ours(name):
             found.files[name] = oid

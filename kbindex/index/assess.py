@@ -6,7 +6,7 @@ The documents are compared with their outlines once. Nothing is written but proo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kbindex.configuration.recipe import (
     FORMAT,
@@ -60,8 +60,8 @@ class Assessment:
     """Whether table and WAL are replaced by a new table."""
     fresh: tuple[Known, ...]
     """The documents whose outline stays."""
-    outdated: tuple[Stale | Proven, ...]
-    """The documents that need a new outline: a proven one for its boundaries or the recipe."""
+    outdated: tuple[Stale, ...]
+    """The documents that need a new outline: for their text, the recipe or its boundaries."""
     edited: frozenset[str]
     """The paths of outdated documents whose text their outline doesn't describe."""
     repaired: tuple[str, ...]
@@ -88,6 +88,16 @@ class Assessment:
                 yield state
 
 
+@dataclass
+class _Compared:
+    """The documents by what the comparison says of them."""
+
+    fresh: list[Known] = field(default_factory=list)
+    outdated: list[Stale] = field(default_factory=list)
+    edited: set[str] = field(default_factory=set)
+    problems: list[Problem] = field(default_factory=list)
+
+
 def assess(
     tree: IndexTree, identity: EmbedderIdentity, origin: Origin, cache: Cache, options: Options
 ) -> Assessment:
@@ -101,7 +111,7 @@ def assess(
     damage = _damage(committed, standing.rows_stand)
     if damage and not options.may_change_recipe:
         raise damage[0]
-    fresh, outdated, problems = _compare(standing, tree, cache, is_strict=options.may_change_recipe)
+    compared = _compare(standing, tree, cache, is_strict=options.may_change_recipe)
     has_rows = bool(tree.snapshot.table or tree.snapshot.wal)
     return Assessment(
         tree=tree,
@@ -109,11 +119,11 @@ def assess(
         committed=committed,
         kept_keys=committed.keys if standing.rows_stand else frozenset(),
         starts_table=not standing.rows_stand or bool(damage) or not has_rows,
-        fresh=tuple(fresh),
-        outdated=tuple(outdated),
-        edited=frozenset(_edited(standing, tree, outdated)),
+        fresh=tuple(compared.fresh),
+        outdated=tuple(compared.outdated),
+        edited=frozenset(compared.edited),
         repaired=(*standing.repaired, *(error.message for error in damage)),
-        problems=(*tree.snapshot.skipped, *problems),
+        problems=(*tree.snapshot.skipped, *compared.problems),
     )
 
 
@@ -179,10 +189,8 @@ def _damage(committed: CommittedRows, rows_stand: bool) -> list[DamagedIndexErro
     return damage
 
 
-def _compare(
-    standing: Standing, tree: IndexTree, cache: Cache, *, is_strict: bool
-) -> tuple[list[Known], list[Stale | Proven], list[Problem]]:
-    """Return the fresh documents, the outdated ones, and problems of those that are no text.
+def _compare(standing: Standing, tree: IndexTree, cache: Cache, *, is_strict: bool) -> _Compared:
+    """Compare every document with its outline.
 
     ``is_strict``: an outline with other boundaries than the chunker's is outdated, too. A merge may
     bring one that other limits made; whoever runs an update wants it mended.
@@ -193,38 +201,30 @@ def _compare(
     proven = {pair: tuple(unpack_keys(keys)) for pair, keys in known.items()}
     # Of an index of another recipe, too, it is told which documents were edited since.
     made_by = standing.stored or recipe
-    identity = made_by.embedder if made_by.composition == recipe.composition else None
+    can_tell = made_by.composition == recipe.composition
+    identity = made_by.embedder if can_tell else None
     max_tokens = recipe.chunk_max_tokens if standing.outlines_stand else None
     limits = Limits(recipe.chunk_max_tokens, recipe.chunk_tokens)
-    fresh: list[Known] = []
-    outdated: list[Stale | Proven] = []
-    problems = []
+    found = _Compared()
     newly_proven = {}
     for state in tree.compare(identity, proven, max_tokens):
         match state:
             case Unreadable(path=path, message=message, line=line):
-                problems.append(Problem(Rule.UNREADABLE_DOCUMENT, path, message, line))
+                found.problems.append(Problem(Rule.UNREADABLE_DOCUMENT, path, message, line))
             case Known():
-                fresh.append(state)
-            case Proven() if standing.outlines_stand and not (
-                is_strict and find_deviation(state, limits)
-            ):
-                fresh.append(state.known())
+                found.fresh.append(state)
+            case Stale():
+                found.outdated.append(state)
+                # Without an identity no key can tell, and HEAD has to.
+                if can_tell or tree.head_documents.get(state.path) != state.blob:
+                    found.edited.add(state.path)
+            case Proven() if not standing.outlines_stand:
+                found.outdated.append(state.outdated(Rule.STALE_DOCUMENT, "the recipe changed"))
+            case Proven() if is_strict and (deviation := find_deviation(state, limits)):
+                line, message = deviation
+                found.outdated.append(state.outdated(Rule.NOT_CANONICAL, message, line))
+            case Proven():
+                found.fresh.append(state.known())
                 newly_proven[state.blob, state.outline] = state.keys
-            case _:
-                outdated.append(state)
     cache.add_pairs(name, newly_proven)
-    return fresh, outdated, problems
-
-
-def _edited(standing: Standing, tree: IndexTree, outdated: list[Stale | Proven]) -> Iterator[str]:
-    """Yield the paths of documents whose text their outline doesn't describe."""
-    stored = standing.stored or standing.recipe
-    can_tell = stored.composition == standing.recipe.composition
-    for state in outdated:
-        if can_tell:
-            is_edited = isinstance(state, Stale)
-        else:  # no key can tell
-            is_edited = tree.head_documents.get(state.path) != state.blob
-        if is_edited:
-            yield state.path
+    return found

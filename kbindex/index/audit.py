@@ -162,4 +162,6 @@ def _cosine(one: NDArray[np.float16], other: NDArray[np.float16]) -> float:
 
 def _mismatch(chunk: Candidate, message: str) -> Problem:
     remedy = f"kbindex update --re-embed {shell_word(chunk.path)}"
-    return Problem(Rule.AUDIT_MISMATCH, chunk.path, message, chunk.line, remedy, True)
+    return Problem(
+        Rule.AUDIT_MISMATCH, chunk.path, message, chunk.line, remedy, mended_by_update=True
+    )

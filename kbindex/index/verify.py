@@ -62,6 +62,13 @@ class Verdict:
         return any(problem.rule in DAMAGE for problem in self.problems)
 
 
+def mendable(
+    rule: Rule, path: str, message: str, line: int | None = None, *, remedy: str = UPDATE
+) -> Problem:
+    """Return a problem that an update mends."""
+    return Problem(rule, path, message, line, remedy, mended_by_update=True)
+
+
 def verify(tree: IndexTree, *, strict: bool = False) -> Verdict:
     """Return the verdict on an index; ``strict`` also cuts every document into chunks again."""
     snapshot = tree.snapshot
@@ -73,9 +80,7 @@ def verify(tree: IndexTree, *, strict: bool = False) -> Verdict:
     verdict.recipe = _recipe(tree, verdict.problems)
     holders = _verify_documents(tree, verdict, strict)
     for path in sorted(snapshot.orphans):
-        verdict.problems.append(
-            Problem(Rule.ORPHAN_OUTLINE, path, "its document is gone", None, UPDATE, True)
-        )
+        verdict.problems.append(mendable(Rule.ORPHAN_OUTLINE, path, "its document is gone"))
     verdict.n_live_keys = len(holders)
     if verdict.recipe:
         _verify_rows(tree, verdict.recipe, verdict, holders)
@@ -134,16 +139,17 @@ def _recipe(tree: IndexTree, problems: list[Problem]) -> Recipe | None:
     changes = compare_recipes(stored, wanted)
     if changes:
         message = f"the index was made with another recipe: {name_changes(changes)}"
-        problems.append(Problem(Rule.RECIPE_MISMATCH, path, message, None, REBUILD, True))
+        problems.append(mendable(Rule.RECIPE_MISMATCH, path, message, remedy=REBUILD))
     return stored
 
 
 def _as_problem(error: KbindexError, rule: Rule, path: str) -> Problem:
-    return Problem(rule, path, error.reason, None, error.remedy, error.mended_by_update)
+    remedy, is_mended = error.remedy, error.mended_by_update
+    return Problem(rule, path, error.reason, remedy=remedy, mended_by_update=is_mended)
 
 
 def _stale(state: Stale) -> Problem:
-    return Problem(state.rule, state.path, state.message, state.line, UPDATE, True)
+    return mendable(state.rule, state.path, state.message, state.line)
 
 
 def _unreadable(state: Unreadable) -> Problem:
@@ -160,7 +166,7 @@ def _canonical_problems(state: Proven, recipe: Recipe) -> Iterator[Problem]:
     found = find_deviation(state, Limits(recipe.chunk_max_tokens, recipe.chunk_tokens))
     if found:
         line, message = found
-        yield Problem(Rule.NOT_CANONICAL, state.path, message, line, UPDATE, True)
+        yield mendable(Rule.NOT_CANONICAL, state.path, message, line)
 
 
 def _verify_rows(
@@ -175,9 +181,7 @@ def _verify_rows(
             tree.require_dimension(content, recipe.embedder)
         except DamagedIndexError as error:
             path = tree.path(source.path)
-            verdict.problems.append(
-                Problem(Rule.DAMAGED_FILE, path, error.reason, None, REBUILD, True)
-            )
+            verdict.problems.append(mendable(Rule.DAMAGED_FILE, path, error.reason, remedy=REBUILD))
             continue
         verdict.n_rows += len(content.rows)
         verdict.problems += _row_problems(content, identity, tree.path(source.path))
@@ -185,7 +189,7 @@ def _verify_rows(
     missing = Counter(path for key, path in holders.items() if key not in sound)
     for path, n_missing in sorted(missing.items()):
         message = f"{n_missing} chunks have no vector"
-        verdict.problems.append(Problem(Rule.MISSING_VECTOR, path, message, None, UPDATE, True))
+        verdict.problems.append(mendable(Rule.MISSING_VECTOR, path, message))
 
 
 def _version_problems(tree: IndexTree) -> Iterator[Problem]:
@@ -194,7 +198,7 @@ def _version_problems(tree: IndexTree) -> Iterator[Problem]:
         prove_versions(tree.snapshot.table, tree.read_table_file)
     except ValueError as error:
         remedy = "kbindex compact   (begins the table anew, without older versions)"
-        yield Problem(Rule.DAMAGED_FILE, tree.path(TABLE), str(error), None, remedy)
+        yield Problem(Rule.DAMAGED_FILE, tree.path(TABLE), str(error), remedy=remedy)
 
 
 def _row_problems(content: SourceRows, identity: str, path: str) -> Iterator[Problem]:
@@ -204,11 +208,11 @@ def _row_problems(content: SourceRows, identity: str, path: str) -> Iterator[Pro
             f"{len(content.bad)} vectors are damaged, the first that of {example.path} "
             f"({example.char_start}–{example.char_end})"
         )
-        yield Problem(Rule.BAD_VECTOR, path, message, None, REBUILD, True)
+        yield mendable(Rule.BAD_VECTOR, path, message, remedy=REBUILD)
     n_foreign = sum(row.embedder != identity for row in content.rows)
     if n_foreign:
         message = f"{n_foreign} rows were made by another embedder"
-        yield Problem(Rule.FOREIGN_VECTOR, path, message, None, REBUILD, True)
+        yield mendable(Rule.FOREIGN_VECTOR, path, message, remedy=REBUILD)
 
 
 def _left_out(tree: IndexTree) -> Iterator[Problem]:

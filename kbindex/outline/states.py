@@ -42,10 +42,14 @@ class Proven:
         """Return the state without text and entries: those of many documents fill the memory."""
         return Known(self.path, self.blob, self.outline, self.keys)
 
+    def outdated(self, rule: Rule, message: str, line: int | None = None) -> Stale:
+        """Return the state of the document where its outline, though proven, can't stay."""
+        return Stale(self.path, self.blob, self.outline, self.text, rule, message, line)
+
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """A document that its outline does not describe, or that has none."""
+    """A document whose outline can't stay, or that has none."""
 
     path: str
     blob: str
@@ -53,7 +57,7 @@ class Stale:
     """The blob id of the outline, ``None`` without one."""
     text: str
     rule: Rule
-    """MISSING_OUTLINE, STALE_DOCUMENT or CONFLICT_MARKERS."""
+    """MISSING_OUTLINE, STALE_DOCUMENT, CONFLICT_MARKERS or, in an update, NOT_CANONICAL."""
     message: str
     line: int | None = None
     """The first line (1-based) where document and outline differ, ``None`` if unknown."""
