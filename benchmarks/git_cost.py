@@ -27,9 +27,8 @@ from kbindex.git.client import Git
 from kbindex.index.options import Options
 from kbindex.storage.writer import Checkpoint
 
-WORDS = Path(__file__).parent.parent.joinpath(
-    "tests/material/bundle/sources/design-review-transcript.md"
-)
+MATERIAL = Path(__file__).parent.parent / "tests/material/bundle"
+WORDS = MATERIAL / "sources/design-review-transcript.md"
 CHUNKS = 10
 DIMENSION = 384
 
