@@ -38,5 +38,6 @@ $(VENV)/installed: $(BIN)/python pyproject.toml
 	touch $@
 
 $(VENV)/developing: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable . --group dev
 	touch $@

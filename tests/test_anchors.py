@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from kbindex.document.anchors import Anchors, plain_text, slugify
 
+pytestmark = pytest.mark.quick
+
 CASES = [
     ("Notes", "notes"),
     ("Two Words", "two-words"),

@@ -21,6 +21,8 @@ from kbindex.cli import app
 from kbindex.configuration.config import Config
 from kbindex.core.errors import ExitCode
 
+pytestmark = pytest.mark.quick
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "kbindex"
 MODULES = sorted(

@@ -20,6 +20,8 @@ from kbindex.document.chunk import Limits, chunk, refine
 from kbindex.document.markdown import parse
 from kbindex.document.tokens import count_tokens, token_starts
 
+pytestmark = pytest.mark.quick
+
 MAXIMUM = 384
 WORDS = tuple(
     word

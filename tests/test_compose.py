@@ -14,6 +14,8 @@ from kbindex.document.compose import CONTEXT_TOKENS, compose, table_header
 from kbindex.document.markdown import parse
 from kbindex.document.tokens import count_tokens, token_starts
 
+pytestmark = pytest.mark.quick
+
 
 def chunks_of(text: str, maximum: int = 384) -> list[Chunk]:
     document = parse(text)

@@ -9,6 +9,8 @@ import pytest
 from kbindex.configuration.config import Config, load_config
 from kbindex.core.errors import ExitCode, UsageError
 
+pytestmark = pytest.mark.quick
+
 PYPROJECT = "[project]\nname = 'x'\n[tool.kbindex]\n"
 
 

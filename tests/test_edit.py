@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from kbindex.configuration.edit import set_values
 from kbindex.configuration.file import TABLE
 
+pytestmark = pytest.mark.quick
+
 KEPT = """\
 # Ours
 

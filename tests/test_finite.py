@@ -17,6 +17,8 @@ from kbindex.search.bm25 import search_words
 from kbindex.view.database import DamagedView
 from kbindex.view.words import WordIndex
 
+pytestmark = pytest.mark.quick
+
 ODD = (math.nan, math.inf, -math.inf)
 
 

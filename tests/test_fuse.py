@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from kbindex.search.fusion import ScoredChunk, collapse, fuse, top_similar
 
+pytestmark = pytest.mark.quick
+
 NAN = math.nan
 
 

@@ -8,6 +8,8 @@ from kbindex.core.errors import UsageError
 from kbindex.embed.ollama.hosts import CLOUD, is_cloud_model, parse_server
 from kbindex.embed.ollama.prefixes import model_prefixes
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.mark.parametrize(
     ("text", "url"),

@@ -20,6 +20,8 @@ from kbindex.document.markdown import (
     parse_frontmatter,
 )
 
+pytestmark = pytest.mark.quick
+
 NULL = "the style of a plain scalar is '' with libyaml's loader, None only without it"
 
 # decode

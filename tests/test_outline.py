@@ -26,6 +26,8 @@ from kbindex.outline.file import (
     verify_outline,
 )
 
+pytestmark = pytest.mark.quick
+
 IDENTITY = EmbedderIdentity("hash", "features", "1", 256)
 
 TEXT = """\

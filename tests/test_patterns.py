@@ -11,6 +11,8 @@ from conftest import Repo
 
 from kbindex.configuration.patterns import Patterns
 
+pytestmark = pytest.mark.quick
+
 PIECES = ["a", "b", "-", ".", "*", "*", "?", "[ab]", "[!a]", "[^b]", "[a-b]", "\\a", "\\*"]
 
 

@@ -29,6 +29,8 @@ from kbindex.core.errors import DamagedIndexError, ExitCode, RecipeError
 from kbindex.core.model import EmbedderIdentity, Origin, Recipe
 from kbindex.core.text import printable
 
+pytestmark = pytest.mark.quick
+
 PATH = ".kbindex/recipe.json"
 IDENTITY = EmbedderIdentity("ollama", "nomic", "sha256:00", 768, "query: ", "passage: ")
 RECIPE = Recipe(IDENTITY, 256, 384)

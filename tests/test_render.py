@@ -28,6 +28,8 @@ from kbindex.output.render import (
     to_json,
 )
 
+pytestmark = pytest.mark.quick
+
 HIT = Hit(
     rank=1,
     id="procedures/rotate-keys",

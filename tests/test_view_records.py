@@ -30,6 +30,8 @@ from kbindex.view.records import (
 )
 from kbindex.view.update import replace_documents
 
+pytestmark = pytest.mark.quick
+
 KEY = "0123456789abcdef" * 2
 DOCUMENT = DocumentRecord(
     path="bundle/a\udcff.md",

@@ -19,6 +19,8 @@ from kbindex.analysis.language import (
 from kbindex.analysis.stopwords import STOP_WORDS
 from kbindex.analysis.tokenizer import fold, phrase_pattern, read_query, read_words
 
+pytestmark = pytest.mark.quick
+
 ENGLISH = frozenset({"english"})
 BOTH = frozenset({"english", "spanish"})
 
