@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from conftest import Repo, Template
 from numpy.typing import NDArray
 
 from kbindex.core.model import Row
@@ -21,6 +20,8 @@ from kbindex.storage.rows import to_arrow
 from kbindex.storage.table import append_rows
 from kbindex.storage.wal import decode_wal, encode_wal
 from kbindex.storage.writer import in_document_order, stack_vectors
+from testing.index import update_and_commit
+from testing.repositories import Repo, Template
 
 SIZES = [*range(1, 13), 16, 20, 25, 30]
 Made = tuple[list[Row], NDArray[np.float16]]
@@ -116,9 +117,7 @@ def test_a_padded_file_holds_the_same_rows_at_the_same_cost(n_rows: int) -> None
 def started(from_template: Template) -> Repo:
     def fill(repo: Repo) -> None:
         repo.write("bundle/log.md", "# Log\n\nThe keeper writes the log.\n")
-        repo.git("add", "--all")
-        assert repo.call("update").code == 0
-        repo.commit("base")
+        update_and_commit(repo, "base")
 
     return from_template("alike", fill)
 

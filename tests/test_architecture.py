@@ -12,7 +12,6 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import fields
-from pathlib import Path
 
 import pytest
 import typer
@@ -20,10 +19,10 @@ import typer
 from kbindex.cli import app
 from kbindex.configuration.config import Config
 from kbindex.core.errors import ExitCode
+from testing.repositories import ROOT
 
 pytestmark = pytest.mark.quick
 
-ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "kbindex"
 MODULES = sorted(
     file.relative_to(PACKAGE).with_suffix("").as_posix() for file in PACKAGE.rglob("*.py")

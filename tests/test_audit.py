@@ -13,17 +13,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Done, Repo, Template, table_rows, write_table
 from numpy.typing import NDArray
-from typer.testing import CliRunner
 
-from kbindex.cli import app
 from kbindex.core.errors import EmbeddingError
 from kbindex.embed.builtin import BuiltinEmbedder
 from kbindex.embed.hashing import HashEmbedder
 from kbindex.index.audit import TOLERANCE, Candidate, choose_sample
 from kbindex.storage.columns import checksum
 from kbindex.storage.wal import decode_wal, encode_wal
+from testing.commands import Done
+from testing.index import (
+    forget_local_state,
+    init_and_commit,
+    table_rows,
+    update_and_commit,
+    write_table,
+)
+from testing.repositories import Repo, Template, run
 
 N_PLAIN = 12
 LONG = " ".join(f"lamp{n} rope oil" for n in range(80))
@@ -36,13 +42,6 @@ DOCUMENTS |= {
     "cjk": "灯台守は毎晩ランプを数えて書き留める\n",
     "long": f"{LONG}\n",
 }
-
-
-def run(repo: Repo, *arguments: str, **variables: str) -> Done:
-    """Run the command line in this process, where LanceDB needs to be imported only once."""
-    environment = repo.environment | variables
-    done = CliRunner().invoke(app, ["--repo", str(repo.root), *arguments], env=environment)
-    return Done(done.exit_code, done.stdout, done.stderr)
 
 
 def audited(repo: Repo, n_chunks: int, *options: str) -> Done:
@@ -60,12 +59,9 @@ def built(from_template: Template) -> Repo:
     def fill(repo: Repo) -> None:
         for name, text in DOCUMENTS.items():
             repo.write(f"bundle/{name}.md", text)
-        assert run(repo, "init", "--hooks", "none").code == 0
-        repo.commit()
+        init_and_commit(repo)
         repo.write("bundle/late.md", "paraffin came late\n")
-        repo.git("add", "--all")
-        assert run(repo, "update").code == 0
-        repo.commit()
+        update_and_commit(repo)
 
     return from_template("audited", fill)
 
@@ -164,7 +160,7 @@ def test_the_remedy_mends_a_poisoned_vector_and_embeds_nothing_else(
     hits = run(built, *asked).json()["hits"]
     assert hits[0]["similarity"] < 0.9
     assert run(built, "update").out.count("0 embedded in 0 calls") == 1
-    shutil.rmtree(built.root / ".git/kbindex")
+    forget_local_state(built)
     built.commit("mended", "--no-verify")
     assert audited(built, 10_000, "--rev", "HEAD").out == sound
 

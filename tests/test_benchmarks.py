@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from conftest import Repo
+from testing.repositories import Repo
 
 ADAPTER = Path(__file__).resolve().parent.parent / "benchmarks/dataset.py"
 TEXT = "The lamp is lit at dusk. Paraffin is fetched from the cellar on Mondays.\n"

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import NOTE, Repo, Template, run
 from numpy.typing import NDArray
 
 from kbindex.local import database as local_database
 from kbindex.local.cache import Cache, pack_keys
+from testing.documents import NOTE
+from testing.index import init_and_commit
+from testing.repositories import Repo, Template, run
 
 FILE = "cache-2.sqlite"
 KEYS = [f"{number:032x}" for number in range(1, 13)]
@@ -244,8 +246,7 @@ def embedded(from_template: Template) -> Repo:
     def fill(repo: Repo) -> None:
         repo.write("bundle/lamps.md", NOTE)
         repo.write("bundle/rota.md", "# Rota\n\nInes has Monday.\n")
-        assert run(repo, "init", "--hooks", "none").code == 0
-        repo.commit("first")
+        init_and_commit(repo)
         repo.write("bundle/lamps.md", NOTE + EDIT)
         repo.git("add", "--all")
         assert run(repo, "update").code == 0

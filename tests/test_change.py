@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import pty
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,11 +18,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import NOTE, Done, Repo, Template, count_calls, killed_at, restored, table_rows
 from numpy.typing import NDArray
-from typer.testing import CliRunner
 
-from kbindex.cli import app
 from kbindex.configuration import recipe
 from kbindex.configuration.recipe import identity_id
 from kbindex.document import chunk, compose
@@ -32,25 +28,23 @@ from kbindex.embed.hashing import HashEmbedder
 from kbindex.index import build, verify
 from kbindex.outline.states import DocumentState
 from kbindex.storage import tree
+from testing.commands import Done
+from testing.documents import NOTE
+from testing.index import (
+    forget_local_state,
+    init_and_commit,
+    n_embedded,
+    table_rows,
+    update_and_commit,
+)
+from testing.kills import count_calls, killed_at, restored
+from testing.repositories import Repo, Template, run
 
 N_LONG = 30
 LONG = "# Log\n\n" + "\n\n".join(
     " ".join(f"the keeper of day {n} wrote {w} lamps and rope down." for w in range(12))
     for n in range(N_LONG)
 )
-
-
-def run(repo: Repo, *arguments: str, **variables: str) -> Done:
-    """Run the command line in this process, where LanceDB needs to be imported only once."""
-    environment = repo.environment | variables
-    done = CliRunner().invoke(app, ["--repo", str(repo.root), *arguments], env=environment)
-    return Done(done.exit_code, done.stdout, done.stderr)
-
-
-def n_embedded(done: Done) -> int:
-    found = re.search(r"(\d+) (?:to embed|embedded) in", done.out)
-    assert found, done.out + done.err
-    return int(found.group(1))
 
 
 def n_chunks(repo: Repo) -> int:
@@ -66,12 +60,9 @@ def built(from_template: Template) -> Repo:
         repo.write("bundle/lamps.md", NOTE)
         repo.write("bundle/log.md", LONG)
         repo.write("bundle/plain.md", "Just a paragraph, without any heading.\n")
-        assert run(repo, "init", "--hooks", "none").code == 0
-        repo.commit()
+        init_and_commit(repo)
         repo.write("bundle/late.md", "# Late\n\n## Deep\n\n### Deeper\n\nCame by the WAL.\n")
-        repo.git("add", "--all")
-        assert run(repo, "update").code == 0
-        repo.commit()
+        update_and_commit(repo)
 
     return from_template("changed", fill)
 
@@ -209,7 +200,7 @@ def test_check_and_hook_name_the_change_alone_and_leave_everything_as_it_is(
             f"the index was made with another recipe: {'; '.join(change.said)}"
         )
         assert problem["remedy"] == "kbindex update"
-    shutil.rmtree(built.root / ".git/kbindex")  # where it stands that the index is fresh
+    forget_local_state(built)  # where it stands that the index is fresh
     hook = run(built, "hook", "pre-commit")
     assert hook.code == 1
     assert f"the index was made with another recipe: {'; '.join(change.said)}" in hook.err
@@ -308,7 +299,7 @@ def test_another_identity_begins_a_table_and_anything_else_keeps_it(
 def test_a_changed_chunker_embeds_only_passages_whose_text_is_new(
     built: Repo, monkeypatch: pytest.MonkeyPatch, calls: list[list[str]]
 ) -> None:
-    shutil.rmtree(built.root / ".git/kbindex")
+    forget_local_state(built)
     other_chunker(built, monkeypatch)
     done = run(built, "update")
     assert all("keeper of day" in text for call in calls for text in call)
@@ -320,7 +311,7 @@ def test_a_changed_chunker_embeds_only_passages_whose_text_is_new(
 def test_a_changed_composition_embeds_only_what_is_shown_otherwise(
     built: Repo, monkeypatch: pytest.MonkeyPatch, calls: list[list[str]]
 ) -> None:
-    shutil.rmtree(built.root / ".git/kbindex")
+    forget_local_state(built)
     other_composition(built, monkeypatch)
     run(built, "update")
     shown = [text for call in calls for text in call]

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import Repo
+
+from testing.repositories import Repo
 
 PAGE = Path(__file__).parent.parent / "bundle/procedures/set-up-ci.md"
 SNIPPETS = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)

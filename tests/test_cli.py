@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,44 +14,34 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Done, Repo
 
 from kbindex import __version__
+from testing.commands import Done
+from testing.repositories import Repo, Template, copied
 
 VERBS = ("init", "update", "check", "status", "query", "get", "checkpoint", "hook")
 READERS = (("query", "lamps"), ("get", "lamps"), ("status",), ("check",))
 RECIPE = ".kbindex/recipe.json"
 
 
-@pytest.fixture(scope="session")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the repository that these tests read or copy is built once."""
-    return tmp_path_factory.mktemp("shelf")
-
-
 @pytest.fixture
-def shared(shelf: Path, environment: dict[str, str]) -> Repo:
+def shared(template: Template) -> Repo:
     """A small indexed repository, for tests that only read."""
-    repo = Repo(shelf / "library", environment)
-    if not (repo.root / ".git").exists():
-        repo.root.mkdir()
-        repo.git("init", "--quiet", "--initial-branch=main")
-        repo.write("kbindex.toml", 'embedder = "hash"\n')
+
+    def fill(repo: Repo) -> None:
         repo.write("bundle/lamps.md", "# Lamps\n\nThe lamps burn paraffin.\n")
         repo.write("bundle/long.md", "# Long\n\n" + "A line of no interest.\n\n" * 4000)
         assert repo.call("init", "--hooks", "native").code == 0
         repo.commit("first")
         assert repo.call("query", "lamps").code == 0
-    return repo
+
+    return template("cli", fill)
 
 
 @pytest.fixture
 def library(shared: Repo, tmp_path: Path) -> Repo:
     """A copy to change."""
-    copied = Repo(tmp_path / "library", shared.environment)
-    shutil.copytree(shared.root, copied.root, symlinks=True)
-    copied.git("update-index", "--refresh")
-    return copied
+    return copied(shared, tmp_path / "library", shared.environment)
 
 
 def assert_told(done: Done, code: int, message: str, remedy: str | None = None) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import Repo
 
 from kbindex.core.model import Hit
 from kbindex.search.context import fit_budget, render_excerpt
+from testing.repositories import Repo
 
 
 def words(text: str) -> int:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import random
 
-from conftest import Template
-from mutations import Victim, fill
+from testing.damage import Victim, fill
+from testing.repositories import Template
 
 N_MUTATIONS = 60
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import Repo
 
 from kbindex.embed.ollama.approvals import approvals_file, approve_origin, approved_origins
 from kbindex.embed.ollama.facts import Facts
 from kbindex.local.user_folders import cache_folder
+from testing.repositories import Repo
 
 CHECKS = [
     "git",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import tomllib
 
 import pytest
-from conftest import Repo, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbindex.configuration.edit import set_values
 from kbindex.configuration.file import TABLE
+from testing.repositories import Repo, run
 
 pytestmark = pytest.mark.quick
 

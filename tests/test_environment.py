@@ -6,26 +6,18 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import Done, Repo
-from typer.testing import CliRunner
 
-from kbindex.cli import app
 from kbindex.core.errors import GitError
 from kbindex.git.client import Git
+from testing.commands import Done
+from testing.repositories import Repo, run
 
 PATHSPECS = ("GIT_LITERAL_PATHSPECS", "GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS")
 
 
-def run(repo: Repo, *arguments: str, **variables: str) -> Done:
-    environment = repo.environment | variables
-    done = CliRunner().invoke(app, ["--repo", str(repo.root), *arguments], env=environment)
-    return Done(done.exit_code, done.stdout, done.stderr)
-
-
 def here(repo: Repo, *arguments: str, **variables: str) -> Done:
     """Run in the current folder, with git's environment."""
-    done = CliRunner().invoke(app, [*arguments], env=repo.environment | variables)
-    return Done(done.exit_code, done.stdout, done.stderr)
+    return repo.call(*arguments, cwd=Path.cwd(), **variables)
 
 
 # Variables

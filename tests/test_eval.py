@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Repo, Template
 
 from kbindex.core.errors import UsageError
 from kbindex.evaluation.metrics import (
@@ -29,6 +28,7 @@ from kbindex.search.hybrid import search
 from kbindex.search.request import QueryOptions, Request
 from kbindex.view.database import View
 from kbindex.view.open import use_view
+from testing.repositories import Repo, Template
 
 # Measures
 

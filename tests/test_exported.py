@@ -8,7 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from conftest import NOTE, Repo, run
+
+from testing.documents import NOTE
+from testing.repositories import Repo, run
 
 
 @pytest.fixture

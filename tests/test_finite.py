@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from conftest import Repo, run
 from numpy.typing import NDArray
 
 from kbindex.analysis.analyzer import query_terms
@@ -16,6 +15,7 @@ from kbindex.output.render import to_json
 from kbindex.search.bm25 import search_words
 from kbindex.view.database import DamagedView
 from kbindex.view.words import WordIndex
+from testing.repositories import Repo, run
 
 pytestmark = pytest.mark.quick
 

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import json
-import shutil
 
 import pytest
-from conftest import NOTE, Done, Repo, Template
-from typer.testing import CliRunner
 
-from kbindex.cli import app
+from testing.documents import NOTE
+from testing.index import forget_local_state, init_and_commit, update_and_commit
+from testing.repositories import Repo, Template, run
 
 RECIPE = ".kbindex/recipe.json"
 N_CHUNKS = 7
-
-
-def run(repo: Repo, *arguments: str, stdin: str = "") -> Done:
-    """Run the command line in this process, where LanceDB needs to be imported only once."""
-    done = CliRunner().invoke(
-        app, ["--repo", str(repo.root), *arguments], env=repo.environment, input=stdin
-    )
-    return Done(done.exit_code, done.stdout, done.stderr)
 
 
 @pytest.fixture
@@ -30,12 +21,9 @@ def built(from_template: Template) -> Repo:
     def fill(repo: Repo) -> None:
         repo.write("bundle/lamps.md", NOTE)
         repo.write("bundle/plain.md", "Just a paragraph, without any heading.\n")
-        assert run(repo, "init", "--hooks", "none").code == 0
-        repo.commit()
+        init_and_commit(repo)
         repo.write("bundle/late.md", "Came by the WAL.\n")
-        repo.git("add", "--all")
-        assert run(repo, "update").code == 0
-        repo.commit()
+        update_and_commit(repo)
 
     return from_template("formats", fill)
 
@@ -92,7 +80,7 @@ def damage(repo: Repo, name: str) -> None:
     else:
         repo.write(RECIPE, changed)
     repo.commit("damage", "--no-verify")
-    shutil.rmtree(repo.root / ".git/kbindex")
+    forget_local_state(repo)
 
 
 @EACH
@@ -139,7 +127,7 @@ def test_diff_goes_on_and_says_it_once(built: Repo, name: str) -> None:
 def test_hooks_after_the_fact_name_what_mends_it(built: Repo, name: str) -> None:
     damage(built, name)
     head = built.git("rev-parse", "HEAD").strip()
-    pushed = f"refs/heads/main {head} refs/heads/main {'0' * 40}\n"
+    pushed = f"refs/heads/main {head} refs/heads/main {'0' * 40}\n".encode()
     after = run(built, "hook", "post-commit")
     push = run(built, "hook", "pre-push", stdin=pushed)
     assert (after.code, push.code) == (0, 1)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import resource
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import pytest
-from conftest import Done, Repo, Template, run
-from mutations import EDIT, EDITED, QUERIES, fill
 
 from kbindex.local.scratch import scratch_folder
 from kbindex.output.console import begin_run, note_once
+from testing.commands import Done
+from testing.damage import EDIT, EDITED, QUERIES, fill
+from testing.index import forget_local_state
+from testing.repositories import Repo, Template, run
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def run_without_room(repo: Repo, *arguments: str) -> Done:
 def test_a_query_answers_on_a_full_disk(repo: Repo, has_view: bool) -> None:
     before = run(repo, *QUERIES[0])
     if not has_view:
-        shutil.rmtree(repo.root / ".git/kbindex")
+        forget_local_state(repo)
     done = run_without_room(repo, *QUERIES[0])
     assert done.code == 0, done.err
     assert done.out == before.out

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import pty
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import NOTE, Repo
+
+from testing.documents import NOTE
+from testing.index import init_and_commit
+from testing.repositories import Repo, Template, copied
 
 CRLF = (
     b"\xef\xbb\xbf# Begin\r\n\r\ntext \xf0\x9f\x97\xbc here\r\n\r\n## End\r\n\r\nno newline follows"
@@ -28,37 +30,24 @@ DOCUMENTS: dict[str, str | bytes] = {
 }
 
 
-@pytest.fixture(scope="session")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the repository that all these tests read is built once."""
-    return tmp_path_factory.mktemp("shelf")
-
-
 @pytest.fixture
-def shared(shelf: Path, environment: dict[str, str]) -> Repo:
+def shared(template: Template) -> Repo:
     """The documents, indexed; for tests that only read."""
-    repo = Repo(shelf / "library", environment)
-    if not (repo.root / ".git").exists():
-        repo.root.mkdir()
-        repo.git("init", "--quiet", "--initial-branch=main")
+
+    def fill(repo: Repo) -> None:
         repo.git("config", "core.autocrlf", "false")
-        repo.write("kbindex.toml", 'embedder = "hash"\n')
         for path, text in DOCUMENTS.items():
             repo.write(f"bundle/{path}", text)
-        done = repo.call("init", "--hooks", "none")
-        assert done.code == 0, done.err
-        repo.commit("first")
+        init_and_commit(repo)
         assert repo.call("get", "plain").code == 0
-    return repo
+
+    return template("get", fill)
 
 
 @pytest.fixture
 def library(shared: Repo, tmp_path: Path) -> Repo:
     """A copy to change."""
-    copied = Repo(tmp_path / "library", shared.environment)
-    shutil.copytree(shared.root, copied.root, symlinks=True)
-    copied.git("update-index", "--refresh")
-    return copied
+    return copied(shared, tmp_path / "library", shared.environment)
 
 
 def got(repo: Repo, *arguments: str) -> bytes:

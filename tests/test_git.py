@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import AUTHOR, Repo
 
 from kbindex.core.errors import ExitCode, GitError, NotARepositoryError, RefusedError, UsageError
 from kbindex.core.names import is_regular
 from kbindex.git.client import Git
 from kbindex.git.paths import decode_path, encode_path
+from testing.repositories import AUTHOR, Repo
 
 NAMES = [
     b"with space.md",

@@ -2,42 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
-from conftest import Done, Repo
-from typer.testing import CliRunner
 
-from kbindex.cli import app
-
-
-def run(repo: Repo, *arguments: str) -> Done:
-    """Run the command line in this process, where LanceDB needs to be imported only once."""
-    done = CliRunner().invoke(app, ["--repo", str(repo.root), *arguments], env=repo.environment)
-    return Done(done.exit_code, done.stdout, done.stderr)
-
-
-def commit(repo: Repo, message: str = "a change") -> str:
-    repo.git("add", "--all")
-    done = run(repo, "update")
-    assert done.code == 0, done.err
-    return repo.commit(message)
-
-
-def assert_fresh(repo: Repo, revision: str = "HEAD") -> None:
-    checked = run(repo, "check", "--rev", revision)
-    assert checked.code == 0, checked.out
+from testing.index import assert_commit_fresh, forget_local_state, update_and_commit
+from testing.repositories import Repo, run
 
 
 def n_to_embed(repo: Repo) -> int:
     done = run(repo, "update", "--dry-run")
     return int(done.out.split(" to embed")[0].rsplit(" ", 1)[1])
-
-
-def forget(repo: Repo) -> None:
-    """Delete the local cache: what isn't committed anywhere would have to be embedded."""
-    shutil.rmtree(repo.root / ".git/kbindex")
 
 
 SECTIONS = "".join(
@@ -51,15 +26,15 @@ def forked(repo: Repo) -> Repo:
     """``main`` and ``topic`` have two commits each, in different parts of one document."""
     repo.write("bundle/log.md", f"# Log\n\n{SECTIONS}")
     repo.write("bundle/other.md", "# Other\n\nNothing yet.\n")
-    commit(repo, "base")
+    update_and_commit(repo, "base")
     repo.git("checkout", "--quiet", "-b", "topic")
     for number in (1, 2):
         edit(repo, number)
-        commit(repo, f"topic {number}")
+        update_and_commit(repo, f"topic {number}")
     repo.git("checkout", "--quiet", "main")
     for number in (6, 7):
         edit(repo, number)
-        commit(repo, f"main {number}")
+        update_and_commit(repo, f"main {number}")
     return repo
 
 
@@ -74,7 +49,7 @@ def test_every_commit_of_a_rebased_series_is_fresh(forked: Repo, backend: str) -
     forked.git("checkout", "--quiet", "topic")
     forked.git("rebase", "--quiet", backend, "main")
     for revision in ("HEAD", "HEAD~1"):
-        assert_fresh(forked, revision)
+        assert_commit_fresh(forked, revision)
 
 
 def test_a_reworded_and_squashed_series_is_fresh(forked: Repo) -> None:
@@ -90,7 +65,7 @@ def test_a_reworded_and_squashed_series_is_fresh(forked: Repo) -> None:
         "main",
     )
     assert forked.git("log", "--format=%s", "-1").strip() == "topic 1"
-    assert_fresh(forked)
+    assert_commit_fresh(forked)
 
 
 def test_exec_mends_every_commit_of_a_stale_series(forked: Repo) -> None:
@@ -102,12 +77,12 @@ def test_exec_mends_every_commit_of_a_stale_series(forked: Repo) -> None:
     mend = "kbindex update && git commit --amend --no-edit --no-verify"
     forked.git("rebase", "--quiet", "--exec", mend, "main")
     for revision in ("HEAD", "HEAD~1"):
-        assert_fresh(forked, revision)
+        assert_commit_fresh(forked, revision)
 
 
 def test_a_picked_commit_is_fresh_and_embeds_nothing(forked: Repo) -> None:
     forked.git("cherry-pick", "topic~1")
-    assert_fresh(forked)
+    assert_commit_fresh(forked)
     assert n_to_embed(forked) == 0
 
 
@@ -115,27 +90,27 @@ def test_a_picked_commit_is_fresh_and_embeds_nothing(forked: Repo) -> None:
 def test_a_reverted_commit_is_fresh_and_embeds_nothing(forked: Repo, revision: str) -> None:
     forked.git("revert", "--no-edit", revision)
     # The reverted commit's WAL file is gone with it; its rows may be needed again one day.
-    assert_fresh(forked)
+    assert_commit_fresh(forked)
     assert n_to_embed(forked) == 0
 
 
 def test_a_reverted_revert_is_fresh(forked: Repo) -> None:
     forked.git("revert", "--no-edit", "HEAD")
     forked.git("revert", "--no-edit", "HEAD")
-    assert_fresh(forked)
+    assert_commit_fresh(forked)
 
 
 def test_a_mailed_patch_is_fresh(forked: Repo, tmp_path: Path) -> None:
     patch = tmp_path / "patch"
     patch.write_text(forked.git("format-patch", "--binary", "--stdout", "main~2..topic"))
     forked.git("am", "--quiet", "--3way", str(patch))
-    assert_fresh(forked)
+    assert_commit_fresh(forked)
 
 
 def test_a_squash_merge_is_fresh(forked: Repo) -> None:
     forked.git("merge", "--quiet", "--squash", "topic")
     forked.git("commit", "--quiet", "--message", "squashed")
-    assert_fresh(forked)
+    assert_commit_fresh(forked)
 
 
 def test_a_stash_that_is_popped_elsewhere_is_mended_by_the_next_update(forked: Repo) -> None:
@@ -145,13 +120,13 @@ def test_a_stash_that_is_popped_elsewhere_is_mended_by_the_next_update(forked: R
     forked.git("stash", "--quiet")
     forked.git("checkout", "--quiet", "topic")
     forked.git("stash", "pop", "--quiet", "--index")
-    commit(forked, "popped")
-    assert_fresh(forked)
+    update_and_commit(forked, "popped")
+    assert_commit_fresh(forked)
 
 
 def checkpoint(repo: Repo, number: int) -> str:
     edit(repo, number)
-    commit(repo, f"edit {number}")
+    update_and_commit(repo, f"edit {number}")
     assert run(repo, "checkpoint").code == 0
     return repo.commit(f"checkpoint {number}")
 
@@ -172,10 +147,10 @@ def test_resolve_mends_two_checkpoints_and_embeds_nothing(both_checkpointed: Rep
     assert done.code == 0, done.out + done.err
     assert "rows of the other side were added" in done.out
     assert repo.git("ls-files", "--unmerged") == ""
-    forget(repo)
+    forget_local_state(repo)
     assert n_to_embed(repo) == 0
     repo.git("commit", "--quiet", "--no-edit")
-    assert_fresh(repo)
+    assert_commit_fresh(repo)
     table = [path for path in repo.files(".kbindex/chunks.lance") if "/data/" in path]
     ours = [path for path in repo.files(".kbindex/chunks.lance", "HEAD^1") if "/data/" in path]
     assert table == ours  # HEAD's table is kept whole
@@ -187,12 +162,12 @@ def test_a_conflict_that_was_added_blindly_is_mended_without_embedding(
     repo = both_checkpointed
     repo.git("merge", "topic", check=False)
     repo.git("add", "--all")
-    forget(repo)
+    forget_local_state(repo)
     assert n_to_embed(repo) == 0
     done = run(repo, "update")
     assert done.code == 0, done.err
     repo.git("commit", "--quiet", "--no-edit")
-    assert_fresh(repo)
+    assert_commit_fresh(repo)
 
 
 def test_resolve_mends_a_picked_checkpoint(both_checkpointed: Repo) -> None:
@@ -202,7 +177,7 @@ def test_resolve_mends_a_picked_checkpoint(both_checkpointed: Repo) -> None:
     repo.git("-c", "core.editor=true", "commit", "--quiet", "--allow-empty", "--no-edit")
     assert run(repo, "update").code == 0
     repo.commit("mended")
-    assert_fresh(repo)
+    assert_commit_fresh(repo)
 
 
 def test_resolve_mends_a_reverted_checkpoint(both_checkpointed: Repo) -> None:
@@ -214,7 +189,7 @@ def test_resolve_mends_a_reverted_checkpoint(both_checkpointed: Repo) -> None:
     assert repo.git("ls-files", "--unmerged") == ""
     assert run(repo, "update").code == 0
     repo.commit("reverted")
-    assert_fresh(repo)
+    assert_commit_fresh(repo)
 
 
 def test_resolve_names_the_documents_that_are_left_to_the_user(forked: Repo) -> None:
@@ -223,13 +198,13 @@ def test_resolve_names_the_documents_that_are_left_to_the_user(forked: Repo) -> 
     for branch in ("topic", "main"):
         forked.git("checkout", "--quiet", branch)
         file.write_text(f"# Other\n\nWritten on {branch}.\n")
-        commit(forked, branch)
+        update_and_commit(forked, branch)
     forked.git("merge", "topic", check=False)
     done = run(forked, "resolve")
     assert "still to resolve by hand: bundle/other.md" in done.out
     file.write_text("# Other\n\nWritten on both.\n")
-    commit(forked, "merged")
-    assert_fresh(forked)
+    update_and_commit(forked, "merged")
+    assert_commit_fresh(forked)
 
 
 def test_resolve_has_nothing_to_do_outside_a_merge(forked: Repo) -> None:
@@ -242,7 +217,7 @@ def test_compact_leaves_exactly_the_live_chunks(repo: Repo) -> None:
     import lancedb
 
     repo.write("bundle/log.md", f"# Log\n\n{SECTIONS}")
-    commit(repo)
+    update_and_commit(repo)
     for number in (1, 2, 3):
         checkpoint(repo, number)
     table = lancedb.connect(repo.root / ".kbindex").open_table("chunks")
@@ -250,7 +225,7 @@ def test_compact_leaves_exactly_the_live_chunks(repo: Repo) -> None:
     assert n_versions == 4
     assert run(repo, "compact").code == 0
     repo.commit("compacted")
-    assert_fresh(repo)
+    assert_commit_fresh(repo)
     table = lancedb.connect(repo.root / ".kbindex").open_table("chunks")
     n_live = run(repo, "check", "--format", "json").json()["chunks"]
     assert len(table.list_versions()) == 1
@@ -262,8 +237,8 @@ def test_compact_keeps_what_another_branch_needs(forked: Repo) -> None:
     forked.commit("compacted")
     merged = forked.git("merge", "topic", check=False)
     assert "CONFLICT" not in merged or run(forked, "resolve").code == 0
-    commit(forked, "merged")
-    assert_fresh(forked)
+    update_and_commit(forked, "merged")
+    assert_commit_fresh(forked)
     assert n_to_embed(forked) == 0
 
 
@@ -275,7 +250,7 @@ def test_compact_keeps_what_a_stale_document_will_need(forked: Repo) -> None:
     assert run(forked, "compact").code == 0
     for message in ("compacted", "another"):  # rows are looked for in HEAD and its parent
         forked.commit(message)
-    forget(forked)
+    forget_local_state(forked)
     assert n_to_embed(forked) == 1
 
 
@@ -296,7 +271,7 @@ def test_diff_names_added_removed_and_renamed_documents(forked: Repo) -> None:
     forked.git("mv", "bundle/log.md", "bundle/diary.md")
     forked.git("rm", "--quiet", "bundle/other.md")
     forked.write("bundle/new.md", "# New\n\nText.\n")
-    commit(forked)
+    update_and_commit(forked)
     documents = run(forked, "diff", "HEAD~1", "HEAD", "--format", "json").json()["documents"]
     found = {document["path"]: document["change"] for document in documents}
     assert found == {
@@ -314,7 +289,7 @@ def test_a_merge_with_a_switch_of_the_embedder_is_mended_by_update(forked: Repo)
     forked.git("checkout", "--quiet", "-b", "switch", "main~2")
     forked.write("kbindex.toml", 'embedder = "builtin"\n')
     forked.write("bundle/log.md", "# Log\n\nShort, for a real model.\n")
-    commit(forked, "switch")
+    update_and_commit(forked, "switch")
     forked.git("checkout", "--quiet", "main")
     forked.git("merge", "switch", check=False)
     assert run(forked, "resolve").code in (0, 1)
@@ -322,7 +297,7 @@ def test_a_merge_with_a_switch_of_the_embedder_is_mended_by_update(forked: Repo)
     forked.git("add", "--all")
     assert run(forked, "update").code == 0
     forked.git("commit", "--quiet", "--no-edit")
-    assert_fresh(forked)
+    assert_commit_fresh(forked)
     assert run(forked, "query", "short").code == 0
 
 
@@ -350,7 +325,7 @@ def test_update_settles_the_index_once_the_documents_are_resolved(forked: Repo) 
     for branch in ("topic", "main"):
         forked.git("checkout", "--quiet", branch)
         file.write_text(f"# Other\n\nWritten on {branch}.\n")
-        commit(forked, branch)
+        update_and_commit(forked, branch)
     forked.git("merge", "topic", check=False)
     refused = run(forked, "update")
     assert refused.code == 1
@@ -361,4 +336,4 @@ def test_update_settles_the_index_once_the_documents_are_resolved(forked: Repo) 
     assert done.code == 0, done.err
     assert "1 embedded" in done.out
     forked.git("commit", "--quiet", "--no-edit")
-    assert_fresh(forked)
+    assert_commit_fresh(forked)

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import NOTE, Done, Repo, Template
-from typer.testing import CliRunner
 
-from kbindex.cli import app
+from testing.commands import Done
+from testing.documents import NOTE
+from testing.index import assert_commit_fresh
+from testing.repositories import Repo, Template, run
 
 NEW_TEXT = NOTE.replace("paraffin", "whale oil")
 
@@ -21,41 +22,13 @@ NEW_TEXT = NOTE.replace("paraffin", "whale oil")
 # Helpers
 
 
-def run(repo: Repo, *arguments: str) -> Done:
-    """Run the command line in this process, where LanceDB needs to be imported only once."""
-    done = CliRunner().invoke(app, ["--repo", str(repo.root), *arguments], env=repo.environment)
-    return Done(done.exit_code, done.stdout, done.stderr)
-
-
-def git(repo: Repo, *arguments: str, cwd: Path | None = None) -> Done:
-    """Run git, hooks included, and return how it ended."""
-    done = subprocess.run(
-        ["git", *arguments],
-        cwd=cwd or repo.root,
-        env=repo.environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-    )
-    return Done(
-        done.returncode,
-        done.stdout.decode("utf-8", "surrogateescape"),
-        done.stderr.decode("utf-8", "surrogateescape"),
-    )
-
-
 def commit(repo: Repo, *options: str, cwd: Path | None = None) -> Done:
-    return git(repo, "commit", "--quiet", "--message", "a change", *options, cwd=cwd)
-
-
-def assert_fresh(repo: Repo, revision: str | None = "HEAD") -> None:
-    checked = run(repo, "check", *(("--rev", revision) if revision else ()))
-    assert checked.code == 0, checked.out + checked.err
+    return repo.try_git("commit", "--quiet", "--message", "a change", *options, cwd=cwd)
 
 
 def assert_committed(repo: Repo, *clean_except: str) -> None:
     """Assert that HEAD is fresh and that git sees nothing else to commit."""
-    assert_fresh(repo)
+    assert_commit_fresh(repo)
     status = repo.git("status", "--porcelain", "-z", check=False)
     assert sorted(entry for entry in status.split("\0") if entry) == sorted(clean_except)
 
@@ -167,7 +140,7 @@ def test_a_commit_of_one_path_leaves_an_index_that_was_staged_for_others_mendabl
     assert run(hooked, "update").code == 0
     hooked.write("bundle/lamps.md", NEW_TEXT)
     assert commit(hooked, "bundle/lamps.md").code == 0
-    assert_fresh(hooked)
+    assert_commit_fresh(hooked)
     assert commit(hooked).code == 0
     assert_committed(hooked)
 
@@ -303,7 +276,7 @@ def test_a_commit_in_a_sparse_checkout_is_fresh(hooked: Repo) -> None:
     for number in range(2):
         hooked.write("bundle/lamps.md", NOTE.replace("paraffin", f"oil number {number}"))
         assert commit(hooked, "--all").code == 0
-        assert_fresh(hooked)
+        assert_commit_fresh(hooked)
 
 
 # Refusals
@@ -381,7 +354,7 @@ def test_a_picked_commit_without_index_is_called_stale(hooked: Repo) -> None:
     hooked.write("bundle/lamps.md", NEW_TEXT)
     commit(hooked, "--all", "--no-verify")
     hooked.git("checkout", "--quiet", "main")
-    done = git(hooked, "cherry-pick", "side")
+    done = hooked.try_git("cherry-pick", "side")
     assert done.code == 0
     assert "the index in HEAD is stale" in done.err
 
@@ -393,11 +366,11 @@ def test_a_picked_and_a_reverted_commit_bring_their_index(hooked: Repo) -> None:
     hooked.git("checkout", "--quiet", "main")
     hooked.write("bundle/plain.md", "Another paragraph.\n")
     hooked.commit()
-    picked = git(hooked, "cherry-pick", "side")
+    picked = hooked.try_git("cherry-pick", "side")
     assert picked.code == 0
     assert "stale" not in picked.err
     assert_committed(hooked)
-    reverted = git(hooked, "revert", "--no-edit", "HEAD")
+    reverted = hooked.try_git("revert", "--no-edit", "HEAD")
     assert reverted.code == 0
     assert "stale" not in reverted.err
     assert_committed(hooked)
@@ -408,7 +381,7 @@ def test_a_revert_of_what_was_copied_leaves_the_copy_fresh(hooked: Repo) -> None
     hooked.commit()
     hooked.write("bundle/two.md", "# Shared\n\nThe same passage.\n")
     hooked.commit()
-    done = git(hooked, "revert", "--no-edit", "HEAD~1")
+    done = hooked.try_git("revert", "--no-edit", "HEAD~1")
     assert done.code == 0
     assert "stale" not in done.err
     assert_committed(hooked)
@@ -422,11 +395,11 @@ def test_every_commit_of_a_rebase_is_looked_at(hooked: Repo) -> None:
     hooked.write("bundle/plain.md", "Another paragraph.\n")
     hooked.commit()
     hooked.git("checkout", "--quiet", "side")
-    done = git(hooked, "rebase", "main")
+    done = hooked.try_git("rebase", "main")
     assert done.code == 0
     assert "the index in HEAD is stale" in done.err
     mend = "kbindex update --stage && git commit --quiet --amend --no-edit --no-verify"
-    assert git(hooked, "rebase", "--exec", mend, "--force-rebase", "main").code == 0
+    assert hooked.try_git("rebase", "--exec", mend, "--force-rebase", "main").code == 0
     assert_committed(hooked)
 
 
@@ -440,7 +413,7 @@ def test_a_clean_merge_of_two_indexed_branches_needs_no_mending(hooked: Repo) ->
     hooked.git("checkout", "--quiet", "main")
     hooked.write("bundle/new.md", "# New\n\nText.\n")
     hooked.commit()
-    done = git(hooked, "merge", "--no-edit", "side")
+    done = hooked.try_git("merge", "--no-edit", "side")
     assert done.code == 0, done.err
     assert_committed(hooked)
     assert len(hooked.git("rev-list", "--parents", "-1", "HEAD").split()) == 3
@@ -455,7 +428,7 @@ def stale_merge(repo: Repo) -> Done:
     repo.git("checkout", "--quiet", "main")
     repo.write("bundle/new.md", "# New\n\nText.\n")
     repo.commit()
-    return git(repo, "merge", "--no-edit", "side")
+    return repo.try_git("merge", "--no-edit", "side")
 
 
 def test_a_merge_with_a_stale_result_is_mended_stopped_and_finished(hooked: Repo) -> None:
@@ -463,7 +436,7 @@ def test_a_merge_with_a_stale_result_is_mended_stopped_and_finished(hooked: Repo
     assert done.code == 1
     assert "git commit --no-edit" in done.err
     assert ".kbindex/outline/side.md.tsv" in hooked.git("diff", "--cached", "--name-only")
-    assert git(hooked, "commit", "--quiet", "--no-edit").code == 0
+    assert hooked.try_git("commit", "--quiet", "--no-edit").code == 0
     assert_committed(hooked)
     assert len(hooked.git("rev-list", "--parents", "-1", "HEAD").split()) == 3
 
@@ -485,13 +458,13 @@ def test_a_conflicted_merge_is_indexed_when_it_is_resolved(hooked: Repo) -> None
     hooked.git("checkout", "--quiet", "main")
     hooked.write("bundle/lamps.md", NOTE.replace("paraffin", "colza"))
     hooked.commit()
-    assert git(hooked, "merge", "side").code == 1
+    assert hooked.try_git("merge", "side").code == 1
     checked = run(hooked, "check")
     assert checked.code == 1
     assert "a merge is unresolved" in checked.err
     hooked.write("bundle/lamps.md", NOTE.replace("paraffin", "whale oil and colza"))
     hooked.git("add", "--all")  # the outline with its markers, too
-    done = git(hooked, "commit", "--quiet", "--no-edit")
+    done = hooked.try_git("commit", "--quiet", "--no-edit")
     assert done.code == 0, done.err
     assert_committed(hooked)
 
@@ -513,10 +486,10 @@ def make_stale(repo: Repo) -> None:
 
 
 def test_a_fresh_branch_is_pushed_and_a_stale_one_refused(hooked: Repo, remote: str) -> None:
-    assert git(hooked, "push", "--quiet", "origin", "main").code == 0
+    assert hooked.try_git("push", "--quiet", "origin", "main").code == 0
     before = hooked.git("ls-remote", remote)
     make_stale(hooked)
-    done = git(hooked, "push", "origin", "main")
+    done = hooked.try_git("push", "origin", "main")
     assert done.code == 1
     assert "refs/heads/main: its index is stale" in done.err
     assert "kbindex update && git commit --amend --no-edit" in done.err
@@ -527,9 +500,9 @@ def test_deletions_and_tags_pass_even_while_the_branch_is_stale(hooked: Repo, re
     hooked.git("push", "--quiet", "origin", "main", "main:gone")
     make_stale(hooked)
     hooked.git("tag", "v1")
-    assert git(hooked, "push", "--quiet", "origin", ":gone").code == 0
-    assert git(hooked, "push", "--quiet", "origin", "v1").code == 0
-    assert git(hooked, "push", "--quiet", "origin", "HEAD~1:refs/heads/older").code == 0
+    assert hooked.try_git("push", "--quiet", "origin", ":gone").code == 0
+    assert hooked.try_git("push", "--quiet", "origin", "v1").code == 0
+    assert hooked.try_git("push", "--quiet", "origin", "HEAD~1:refs/heads/older").code == 0
     refs = {line.split("\t")[1] for line in hooked.git("ls-remote", remote).splitlines()}
     assert refs == {"refs/heads/main", "refs/heads/older", "refs/tags/v1"}
 
@@ -540,7 +513,7 @@ def test_a_branch_without_an_index_is_pushed(hooked: Repo, remote: str) -> None:
     hooked.write("index.html", "<p>\n")
     hooked.git("add", "index.html")
     assert commit(hooked).code == 0
-    assert git(hooked, "push", "--quiet", "origin", "pages").code == 0
+    assert hooked.try_git("push", "--quiet", "origin", "pages").code == 0
 
 
 # Installing
@@ -590,7 +563,7 @@ def test_a_push_hook_that_was_there_leaves_the_refs_to_read(hooked: Repo, remote
     executable(hook, "#!/bin/sh\nwhile read -r a b c d; do echo $c; done\n")
     assert run(hooked, "init", "--hooks", "native").code == 0
     make_stale(hooked)
-    done = git(hooked, "push", "origin", "main")
+    done = hooked.try_git("push", "origin", "main")
     assert done.code == 1
     assert "its index is stale" in done.err
 
@@ -728,7 +701,7 @@ def test_the_framework_refuses_to_push_a_stale_branch(framed: Repo) -> None:
     framed.git("init", "--quiet", "--bare", str(root))
     framed.git("remote", "add", "origin", str(root))
     make_stale(framed)
-    done = git(framed, "push", "origin", "main")
+    done = framed.try_git("push", "origin", "main")
     assert done.code == 1
     assert "its index is stale" in done.out + done.err
 

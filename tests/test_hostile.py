@@ -14,23 +14,18 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from conftest import Done, Repo, Template
-from typer.testing import CliRunner
 
-from kbindex.cli import app
 from kbindex.core.names import admit, is_plain_path
 from kbindex.storage.manifest import read_manifest, write_manifest
 from kbindex.storage.protobuf import read_fields, write_fields
 from kbindex.storage.wal import encode_wal
+from testing.commands import Done
+from testing.index import init_and_commit, update_and_commit
+from testing.repositories import Repo, Template, run
 
 NOTE = "# Lamps\n\nThe lamps burn paraffin.\n\n## Cleaning\n\nWipe the lenses each morning.\n"
 SECONDS = 5
 MEMORY = 1 << 30
-
-
-def run(repo: Repo, *arguments: str) -> Done:
-    done = CliRunner().invoke(app, ["--repo", str(repo.root), *arguments], env=repo.environment)
-    return Done(done.exit_code, done.stdout, done.stderr)
 
 
 def run_bounded(repo: Repo, *arguments: str) -> Done:
@@ -55,12 +50,9 @@ def built(from_template: Template) -> Repo:
 
     def fill(repo: Repo) -> None:
         repo.write("bundle/lamps.md", NOTE)
-        assert run(repo, "init", "--hooks", "none").code == 0
-        repo.commit()
+        init_and_commit(repo)
         repo.write("bundle/more.md", "# More\n\nAnother text.\n")
-        repo.git("add", "--all")
-        assert run(repo, "update").code == 0
-        repo.commit()
+        update_and_commit(repo)
 
     return from_template("hostile", fill)
 
@@ -454,9 +446,8 @@ def test_rows_of_another_dimension_are_named(built: Repo) -> None:
     """Rows under the recipe's own embedder whose vectors can't be compared with its others."""
     from dataclasses import replace
 
-    from conftest import table_rows
-
     from kbindex.storage.columns import checksum
+    from testing.index import table_rows
 
     row = table_rows(built.root / ".kbindex")[0][0]
     for dimension in (128, 512):

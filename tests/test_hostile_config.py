@@ -9,16 +9,14 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from conftest import Done, Repo
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from kbindex.cli import app
 from kbindex.configuration.config import Config, load_config
 from kbindex.configuration.recipe import parse_recipe, render_recipe, wanted_recipe
 from kbindex.core.errors import UsageError
 from kbindex.core.model import EmbedderIdentity
+from testing.repositories import Repo, run
 
 TABLE = "[tool.kbindex]\n"
 
@@ -198,11 +196,6 @@ def test_any_bytes_give_a_configuration_or_a_message(content: bytes) -> None:
 
 
 # The files
-
-
-def run(repo: Repo, *arguments: str) -> Done:
-    done = CliRunner().invoke(app, ["--repo", str(repo.root), *arguments], env=repo.environment)
-    return Done(done.exit_code, done.stdout, done.stderr)
 
 
 def assert_refused(repo: Repo, words: str, *verbs: str) -> None:

@@ -5,19 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import Done, Repo
-from typer.testing import CliRunner
 
-from kbindex.cli import app
 from kbindex.configuration.config import Config
 from kbindex.repo.left_out import left_out
 from kbindex.repo.snapshot import make_snapshot
-
-
-def run(repo: Repo, *arguments: str) -> Done:
-    done = CliRunner().invoke(app, ["--repo", str(repo.root), *arguments], env=repo.environment)
-    return Done(done.exit_code, done.stdout, done.stderr)
-
+from testing.repositories import Repo, run
 
 FILE, LINK, SUBMODULE = "100644", "120000", "160000"
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Repo
+
+from testing.repositories import Repo, Template
 
 PROSE = "This is what the keeper of the tower has to know when there is nobody else to ask.\n"
 PROSA = "Esto es lo que el farero de la torre tiene que saber cuando no hay nadie más.\n"
@@ -38,24 +38,17 @@ DOCUMENTS = {
 }
 
 
-@pytest.fixture(scope="session")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("words")
-
-
 @pytest.fixture
-def library(shelf: Path, environment: dict[str, str]) -> Repo:
-    repo = Repo(shelf / "library", environment)
-    if not repo.root.exists():
-        repo.root.mkdir()
-        repo.git("init", "--quiet", "--initial-branch=main")
-        repo.write("kbindex.toml", 'embedder = "hash"\n')
+def library(template: Template) -> Repo:
+
+    def fill(repo: Repo) -> None:
         for name, text in DOCUMENTS.items():
             repo.write(f"bundle/{name}", text)
         repo.git("add", "--all")
         done = repo.call("init", "--hooks", "none")
         assert done.code == 0, done.err
-    return repo
+
+    return template("words", fill)
 
 
 def hits(repo: Repo, *arguments: str, mode: str = "lexical") -> list[str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Repo, Template
+
+from testing.index import assert_commit_fresh, forget_local_state, update_and_commit
+from testing.repositories import Repo, Template
 
 SECTIONS = "".join(f"## Part {n}\n\nThe keeper of part {n}.\n\n" for n in range(12))
 MARK = ".kbindex/lineage"
@@ -22,9 +22,7 @@ def started(from_template: Template) -> Repo:
 
     def fill(repo: Repo) -> None:
         repo.write("bundle/log.md", f"# Log\n\n{SECTIONS}")
-        repo.git("add", "--all")
-        assert repo.call("update").code == 0
-        repo.commit("base")
+        update_and_commit(repo, "base")
 
     return from_template("started", fill)
 
@@ -40,36 +38,13 @@ def checkpoint(repo: Repo, number: int) -> str:
     return repo.commit(f"checkpoint {number}")
 
 
-def forget(repo: Repo) -> None:
-    """Delete the local cache: what isn't committed anywhere would have to be embedded."""
-    shutil.rmtree(repo.root / ".git/kbindex")
-
-
-def assert_fresh(repo: Repo, revision: str = "HEAD") -> None:
-    checked = repo.call("check", "--rev", revision)
-    assert checked.code == 0, checked.out
-
-
 def assert_settled(repo: Repo) -> None:
     """Assert that resolving as documented leaves a fresh index and embeds nothing."""
-    forget(repo)
+    forget_local_state(repo)
     done = repo.call("resolve")
     assert done.code == 0, done.out + done.err
     done = repo.call("update")
     assert " 0 embedded" in done.out, done.out + done.err
-
-
-def merge(repo: Repo, theirs: str) -> tuple[int, str]:
-    """Merge as a server does. Returns the exit code and what it said."""
-    done = subprocess.run(
-        ["git", "merge-tree", "--write-tree", "HEAD", theirs],
-        cwd=repo.root,
-        env=repo.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stdout
 
 
 def test_a_checkpoint_after_a_reverted_one_conflicts_with_a_branch_from_the_first(
@@ -77,18 +52,18 @@ def test_a_checkpoint_after_a_reverted_one_conflicts_with_a_branch_from_the_firs
 ) -> None:
     first = checkpoint(started, 1)
     started.git("revert", "--no-edit", "HEAD")
-    assert_fresh(started)
+    assert_commit_fresh(started)
     checkpoint(started, 2)
     started.git("checkout", "--quiet", "-b", "topic", first)
     checkpoint(started, 3)
     started.git("checkout", "--quiet", "main")
-    code, said = merge(started, "topic")
-    assert code == 1
-    assert f"CONFLICT (content): Merge conflict in {MARK}" in said
+    merged = started.try_git("merge-tree", "--write-tree", "HEAD", "topic")
+    assert merged.code == 1
+    assert f"CONFLICT (content): Merge conflict in {MARK}" in merged.out
     started.git("merge", "topic", check=False)
     assert_settled(started)
     started.git("commit", "--quiet", "--no-edit")
-    assert_fresh(started)
+    assert_commit_fresh(started)
 
 
 def test_a_checkpoint_that_is_picked_onto_another_lineage_conflicts(started: Repo) -> None:
@@ -100,7 +75,7 @@ def test_a_checkpoint_that_is_picked_onto_another_lineage_conflicts(started: Rep
     assert MARK in started.git("cherry-pick", "topic", check=False)
     assert_settled(started)
     started.git("-c", "core.editor=true", "cherry-pick", "--continue")
-    assert_fresh(started)
+    assert_commit_fresh(started)
 
 
 def test_two_checkpoints_that_are_rebased_onto_a_third_are_settled_one_by_one(
@@ -115,11 +90,11 @@ def test_two_checkpoints_that_are_rebased_onto_a_third_are_settled_one_by_one(
     assert "CONFLICT" in started.git("rebase", "main", check=False)
     for _ in range(2):
         assert_settled(started)
-        assert_fresh(started, started.git("write-tree").strip())
+        assert_commit_fresh(started, started.git("write-tree").strip())
         started.git("-c", "core.editor=true", "rebase", "--continue", check=False)
     assert not (started.root / ".git/rebase-merge").exists()
-    assert_fresh(started)
-    assert_fresh(started, "HEAD~1")
+    assert_commit_fresh(started)
+    assert_commit_fresh(started, "HEAD~1")
 
 
 def test_an_earlier_checkpoint_that_is_reverted_conflicts(started: Repo) -> None:
@@ -128,13 +103,13 @@ def test_an_earlier_checkpoint_that_is_reverted_conflicts(started: Repo) -> None
     assert MARK in started.git("revert", "--no-edit", first, check=False)
     assert_settled(started)
     started.git("-c", "core.editor=true", "revert", "--continue")
-    assert_fresh(started)
+    assert_commit_fresh(started)
 
 
 def test_the_last_checkpoint_can_be_reverted_without_a_conflict(started: Repo) -> None:
     checkpoint(started, 1)
     started.git("revert", "--no-edit", "HEAD")
-    assert_fresh(started)
+    assert_commit_fresh(started)
 
 
 def test_a_checkpoint_merges_with_commits_that_leave_the_table_alone(started: Repo) -> None:
@@ -146,7 +121,7 @@ def test_a_checkpoint_merges_with_commits_that_leave_the_table_alone(started: Re
     started.git("checkout", "--quiet", "main")
     checkpoint(started, 1)
     started.git("merge", "--quiet", "--no-edit", "topic")
-    assert_fresh(started)
+    assert_commit_fresh(started)
 
 
 def test_resolve_keeps_a_table_that_merged_by_itself(started: Repo) -> None:
@@ -168,7 +143,7 @@ def test_resolve_keeps_a_table_that_merged_by_itself(started: Repo) -> None:
     assert "the table merged by itself" in done.out
     assert started.call("update").code == 0
     started.git("commit", "--quiet", "--no-edit")
-    assert_fresh(started)
+    assert_commit_fresh(started)
     assert started.files(".kbindex/chunks.lance") == theirs
 
 
@@ -183,7 +158,7 @@ def mark(repo: Repo) -> str | None:
 def test_an_index_without_a_mark_is_fresh_and_gets_one_with_its_next_change(started: Repo) -> None:
     started.git("rm", "--quiet", MARK)
     started.commit("as older versions made it")
-    assert_fresh(started)
+    assert_commit_fresh(started)
     started.write("bundle/other.md", "# Other\n\nText.\n")
     started.git("add", "--all")
     assert " 1 embedded" in started.call("update").out
@@ -234,7 +209,7 @@ def test_the_remedies_for_damage_end_wherever_it_is(
     started.git("add", "--all")
     if is_committed:
         started.commit("damage")
-    forget(started)
+    forget_local_state(started)
     checked = started.call("check")
     assert checked.code == 3
     damage = [line for line in checked.out.splitlines() if re.search("damaged-file|bad-vec", line)]
@@ -263,4 +238,4 @@ def test_a_damaged_recipe_beside_a_conflict_in_the_index_is_mended_by_an_update(
     done = started.call("update")
     assert done.code == 0, done.err
     started.git("commit", "--quiet", "--no-edit")
-    assert_fresh(started)
+    assert_commit_fresh(started)

@@ -13,13 +13,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import Repo, make_environment
 
 from kbindex.document.markdown import decode, parse_frontmatter
 from kbindex.embed.builtin import BuiltinEmbedder
 from kbindex.outline.states import Proven
 from kbindex.storage.tree import open_index
 from kbindex.storage.wal import decode_wal
+from testing.repositories import Repo, make_environment
 
 ROOT = Path(__file__).resolve().parent.parent
 MATERIAL = ROOT / "tests/material"

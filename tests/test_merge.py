@@ -5,19 +5,16 @@ from __future__ import annotations
 import os
 import random
 import re
-import shutil
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from conftest import Done, Repo, table_rows
-from typer.testing import CliRunner
 
-from kbindex.cli import app
 from kbindex.embed import load_embedder
 from kbindex.outline.states import Proven
 from kbindex.storage.tree import open_index
+from testing.index import assert_commit_fresh, forget_local_state, table_rows, update_and_commit
+from testing.repositories import Repo, Template, run
 
 N_DOCUMENTS = 12
 N_PAIRS = int(os.environ.get("KBINDEX_TEST_PAIRS", "8"))
@@ -38,49 +35,27 @@ pytestmark = pytest.mark.skipif(_git_version() < (2, 38), reason="git merge-tree
 # Helpers
 
 
-def run(repo: Repo, *arguments: str) -> Done:
-    """Run the command line in this process, where LanceDB needs to be imported only once."""
-    done = CliRunner().invoke(app, ["--repo", str(repo.root), *arguments], env=repo.environment)
-    return Done(done.exit_code, done.stdout, done.stderr)
-
-
-def commit(repo: Repo, message: str = "a change") -> str:
-    """Stage everything, bring the index up to it, and commit both."""
-    repo.git("add", "--all")
-    done = run(repo, "update")
-    assert done.code == 0, done.err
-    return repo.commit(message)
-
-
 def branch(repo: Repo, base: str, edit: Callable[[Repo], None]) -> str:
     """Return a commit on top of ``base`` with one edit and its index."""
     repo.git("checkout", "--quiet", "--detach", base)
     edit(repo)
-    return commit(repo)
+    return update_and_commit(repo)
 
 
 def merged(repo: Repo, ours: str, theirs: str) -> str | None:
     """Merge without a work tree. Returns the merge commit, ``None`` on a conflict."""
-    done = subprocess.run(
-        ["git", "merge-tree", "--write-tree", ours, theirs],
-        cwd=repo.root,
-        env=repo.environment,
-        capture_output=True,
-        check=False,
-    )
-    if done.returncode:
-        assert done.returncode == 1, done.stderr
+    done = repo.try_git("merge-tree", "--write-tree", ours, theirs)
+    if done.code:
+        assert done.code == 1, done.err
         return None
-    tree = done.stdout.decode().strip()
     parents = ("-p", ours, "-p", theirs)
-    return repo.git("commit-tree", tree, *parents, "-m", "merged").strip()
+    return repo.git("commit-tree", done.out.strip(), *parents, "-m", "merged").strip()
 
 
 def assert_merges_fresh(repo: Repo, ours: str, theirs: str, *options: str) -> None:
     commit = merged(repo, ours, theirs)
     assert commit is not None, repo.git("diff", "--stat", ours, theirs)
-    checked = run(repo, "check", "--rev", commit, *options)
-    assert checked.code == 0, checked.out
+    assert_commit_fresh(repo, commit, *options)
 
 
 def paragraph(dice: random.Random) -> str:
@@ -129,26 +104,17 @@ def short_document(number: int) -> str:
 
 
 @pytest.fixture
-def base(
-    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, environment: dict[str, str]
-) -> Repo:
+def base(from_template: Template) -> Repo:
     """A copy of a repository of short documents and two long ones, without hooks."""
-    template = tmp_path_factory.getbasetemp() / "base"
-    if not template.exists():
-        template.mkdir()
-        repo = Repo(template, environment)
-        repo.git("init", "--quiet", "--initial-branch=main")
-        repo.write("kbindex.toml", 'embedder = "hash"\n')
+
+    def fill(repo: Repo) -> None:
         for number in range(N_DOCUMENTS):
             repo.write(f"bundle/part{number % 3}/note{number}.md", short_document(number))
         write_document(repo, "bundle/flat.md", long_document(1, with_headings=False))
         write_document(repo, "bundle/parts.md", long_document(2, with_headings=True))
-        commit(repo)
-    root = tmp_path / "repo"
-    shutil.copytree(template, root, symlinks=True)
-    repo = Repo(root, environment)
-    repo.git("update-index", "--refresh", "-q")
-    return repo
+        update_and_commit(repo)
+
+    return from_template("base", fill)
 
 
 LONG = {"bundle/flat.md": False, "bundle/parts.md": True}
@@ -222,7 +188,7 @@ def test_edits_of_neighbouring_sections_merge_fresh(base: Repo, seed: int) -> No
     sections = [f"## Section {number}\n\n{paragraph(dice)}" for number in range(8)]
     base.git("checkout", "--quiet", "main")
     write_document(base, "bundle/sections.md", ["# Sections", *sections])
-    commit(base)
+    update_and_commit(base)
     first = dice.randrange(7)
 
     def edit(number: int) -> Callable[[Repo], None]:
@@ -439,7 +405,7 @@ def test_what_nobody_has_embedded_conflicts_or_is_called_stale_and_is_mended(
 ) -> None:
     base.write("bundle/part0/note0.md", short_document(0).replace("## More\n\n", ""))
     base.write("bundle/tail.md", TAIL)
-    commit(base)
+    update_and_commit(base)
     ours, theirs = branch(base, "main", edit("ours")), branch(base, "main", edit("theirs"))
     merge = merged(base, ours, theirs)
     assert (merge is None) == conflicts
@@ -476,7 +442,7 @@ def test_resolving_a_conflict_uses_the_rows_of_both_sides(base: Repo) -> None:
     paragraphs[10] += " Resolved."
     write_document(base, "bundle/flat.md", paragraphs)
     base.git("add", "--all")
-    shutil.rmtree(base.root / ".git/kbindex")
+    forget_local_state(base)
     done = run(base, "update")
     assert done.code == 0, done.err
     found = re.search(r"(\d+) embedded", done.out)

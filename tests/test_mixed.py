@@ -7,21 +7,19 @@ stays.
 from __future__ import annotations
 
 import random
-import re
-import shutil
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import NOTE, Done, Repo, Template, table_rows
 from numpy.typing import NDArray
-from typer.testing import CliRunner
 
-from kbindex.cli import app
 from kbindex.configuration.recipe import identity_id
 from kbindex.embed.hashing import HashEmbedder
+from testing.documents import NOTE
+from testing.index import forget_local_state, n_embedded, table_rows, update_and_commit
+from testing.repositories import Repo, Template, run
 
 ORIGINAL = HashEmbedder.identity
 LONG = "# Log\n\n" + "\n\n".join(
@@ -41,25 +39,6 @@ def one_paragraph() -> str:
     return f"# More\n\n{' '.join(sentences)}\n"
 
 
-def run(repo: Repo, *arguments: str) -> Done:
-    """Run the command line in this process, where LanceDB needs to be imported only once."""
-    done = CliRunner().invoke(app, ["--repo", str(repo.root), *arguments], env=repo.environment)
-    return Done(done.exit_code, done.stdout, done.stderr)
-
-
-def commit(repo: Repo) -> str:
-    repo.git("add", "--all")
-    done = run(repo, "update")
-    assert done.code == 0, done.err
-    return repo.commit()
-
-
-def n_embedded(done: Done) -> int:
-    found = re.search(r"(\d+) embedded", done.out)
-    assert found, done.out + done.err
-    return int(found.group(1))
-
-
 def rules(repo: Repo, *options: str) -> dict[str, str]:
     """Return what ``check`` names, the rule by path."""
     checked = run(repo, "check", "--format", "json", *options)
@@ -74,7 +53,7 @@ def base(from_template: Template) -> Repo:
         repo.write("bundle/lamps.md", NOTE)
         repo.write("bundle/log.md", LONG)
         repo.write("bundle/plain.md", "Just a paragraph, without any heading.\n")
-        commit(repo)
+        update_and_commit(repo)
 
     return from_template("mixed", fill)
 
@@ -121,8 +100,8 @@ def branch(repo: Repo, name: str, edit: Callable[[Repo], object], **fields: str)
     repo.git("checkout", "--quiet", "-b", name, "main")
     with identity(**fields):
         edit(repo)
-        commit(repo)
-    shutil.rmtree(repo.root / ".git/kbindex")  # another's clone
+        update_and_commit(repo)
+    forget_local_state(repo)  # another's clone
 
 
 def merge(repo: Repo, ours: str, theirs: str) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from conftest import Repo
+from testing.repositories import Repo
 
 QUESTIONS = [
     {"id": "oil", "query": "which oil burns", "relevant": [{"id": "lamps"}]},

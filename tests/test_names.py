@@ -5,18 +5,12 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
-from conftest import Done, Repo, Template
-from typer.testing import CliRunner
 
-from kbindex.cli import app
+from testing.index import init_and_commit
+from testing.repositories import Repo, Template, run
 
 APART = unicodedata.normalize("NFD", "maße/größen")
 ODD = ["a[x]b", "a*b", "a?b", "back\\slash", "[z-a]", "[", "!", "trailing ", "#hash", "\udce9t"]
-
-
-def run(repo: Repo, *arguments: str) -> Done:
-    done = CliRunner().invoke(app, ["--repo", str(repo.root), *arguments], env=repo.environment)
-    return Done(done.exit_code, done.stdout, done.stderr)
 
 
 @pytest.fixture
@@ -27,8 +21,7 @@ def library(from_template: Template) -> Repo:
         repo.write("bundle/" + unicodedata.normalize("NFD", "né.md"), "# Apart\n")
         repo.write("bundle/né.md", "# Composed\n")
         repo.write("bundle/öä.md", "# Short\n")
-        assert run(repo, "init", "--hooks", "none").code == 0
-        repo.commit()
+        init_and_commit(repo)
 
     return from_template("names", fill)
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fake_ollama import NOT_A_NUMBER, FakeOllama, builtin_model, hash_model, serving
 from numpy.typing import NDArray
 
 from kbindex.configuration.config import Config
@@ -24,6 +23,7 @@ from kbindex.embed.batch import Embedded, Text, embed_texts
 from kbindex.embed.ollama.canaries import come_out_same, pack_vectors
 from kbindex.embed.select import open_embedder
 from kbindex.local.cache import Cache
+from testing.fake_ollama import NOT_A_NUMBER, FakeOllama, builtin_model, hash_model, serving
 
 E5 = "multilingual-e5-small-q4"
 

@@ -20,8 +20,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import NOTE, Repo, make_environment
-from fake_ollama import NOT_A_NUMBER, TOO_LONG, FakeOllama, builtin_model, hash_model, serving
+
+from testing.documents import NOTE
+from testing.fake_ollama import (
+    NOT_A_NUMBER,
+    TOO_LONG,
+    FakeOllama,
+    builtin_model,
+    hash_model,
+    serving,
+)
+from testing.index import forget_local_state
+from testing.repositories import Repo, make_environment
 
 HERONS = """Nine grey herons breed behind the northern boathouse. They come in February, mend the
 nests of last year with willow and reed, and lay their pale eggs in March. Both birds sit on them
@@ -232,7 +242,7 @@ def test_a_lost_vector_whose_text_is_refused_now_is_not_forgotten(
     library.git("rm", "-r", "--quiet", ".kbindex/wal", ".kbindex/chunks.lance")
     library.git("checkout", "--quiet", "--orphan", "without-rows")
     library.git("commit", "--quiet", "--no-verify", "--message", "no rows")
-    shutil.rmtree(library.root / ".git/kbindex")
+    forget_local_state(library)
     refuse_over(server, 30)
     done = library.call("update")
     assert done.code == 0, done.err

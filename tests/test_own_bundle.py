@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Repo
 
 from kbindex.configuration.recipe import identity_id
 from kbindex.core.errors import EmbeddingError
@@ -19,8 +17,8 @@ from kbindex.document.markdown import decode, parse_frontmatter
 from kbindex.embed.builtin import MODEL_FILE, MODEL_SHA256, BuiltinEmbedder
 from kbindex.outline.file import parse_outline
 from kbindex.storage.tree import open_index
+from testing.repositories import Repo, clone_own
 
-ROOT = Path(__file__).resolve().parent.parent
 LONG = "bundle/reference/command-line.md"
 
 pytestmark = pytest.mark.model
@@ -28,12 +26,7 @@ pytestmark = pytest.mark.model
 
 @pytest.fixture(scope="session")
 def cloned(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A clone, whose committed index needs no embedding."""
-    if not (ROOT / ".git").exists():
-        pytest.skip("these tests are not in a clone")
-    clone = tmp_path_factory.mktemp("own") / "clone"
-    subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
-    return clone
+    return clone_own(tmp_path_factory.mktemp("own") / "clone")
 
 
 @pytest.fixture

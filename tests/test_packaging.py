@@ -11,17 +11,15 @@ import zipfile
 from collections.abc import Callable
 from email.message import Message
 from email.parser import Parser
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from conftest import Repo
 
 from kbindex import __version__
 from kbindex.git.hooks import HOOK_TYPES, shim
+from testing.repositories import ROOT, Repo, clone_own
 
-ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
@@ -37,10 +35,7 @@ PUBLISHED = {
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     folder = tmp_path_factory.mktemp("wheel")
-    sources = folder / "sources"
-    if not (ROOT / ".git").exists():
-        pytest.skip("these tests are not in a clone")
-    subprocess.run(["git", "clone", "--quiet", ROOT, sources], check=True)
+    sources = clone_own(folder / "sources")
     done = subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", folder, "."],
         cwd=sources,

@@ -7,9 +7,9 @@ import signal
 import time
 
 import pytest
-from conftest import Repo
 
 from kbindex.configuration.patterns import Patterns
+from testing.repositories import Repo
 
 pytestmark = pytest.mark.quick
 

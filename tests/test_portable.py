@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import Repo
 
 from kbindex.core.errors import NoEmbedderError
 from kbindex.embed import builtin, load_embedder
 from kbindex.embed.portable import PACKAGE_VERSION, WEIGHTS_FILE, WEIGHTS_SHA256
+from testing.repositories import Repo
 
 
 @pytest.fixture

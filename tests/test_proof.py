@@ -6,20 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from conftest import Done, Repo
-from typer.testing import CliRunner
 
-from kbindex.cli import app
 from kbindex.commands import compact
 from kbindex.embed.hashing import HashEmbedder
 from kbindex.git.client import Git
 from kbindex.git.trees import Trees
-
-
-def run(repo: Repo, *arguments: str) -> Done:
-    """Run the command line in this process, where LanceDB needs to be imported only once."""
-    done = CliRunner().invoke(app, ["--repo", str(repo.root), *arguments], env=repo.environment)
-    return Done(done.exit_code, done.stdout, done.stderr)
+from testing.commands import Done
+from testing.repositories import Repo, run
 
 
 def push(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> Done:

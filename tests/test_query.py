@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import NOTE, Done, Repo
 
 from kbindex.commands.query import query as run_query
 from kbindex.document.markdown import decode
@@ -28,8 +27,10 @@ from kbindex.view.lookup import find_section, look_up
 from kbindex.view.open import use_view
 from kbindex.view.records import Passage
 from kbindex.view.unstaged import StaleDocuments
+from testing.commands import Done
+from testing.documents import NOTE
+from testing.repositories import Repo, Template, clone_own, copied
 
-ROOT = Path(__file__).resolve().parent.parent
 VIEW = ".git/kbindex"
 
 DOCUMENTS = {
@@ -70,56 +71,40 @@ NASTY = {
 }
 
 
-@pytest.fixture(scope="session")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where each repository that many tests read is built once."""
-    return tmp_path_factory.mktemp("shelf")
+def fill_with(documents: dict[str, str]) -> Callable[[Repo], None]:
+    """Return what commits documents with their index and makes the view."""
 
-
-def shelved(shelf: Path, environment: dict[str, str], name: str, files: dict[str, str]) -> Repo:
-    root = shelf / name
-    repo = Repo(root, environment)
-    if not (root / ".git").exists():
-        root.mkdir()
-        repo.git("init", "--quiet", "--initial-branch=main")
-        repo.write("kbindex.toml", 'embedder = "hash"\n')
-        for path, text in files.items():
+    def fill(repo: Repo) -> None:
+        for path, text in documents.items():
             repo.write(f"bundle/{path}", text)
         done = repo.call("init", "--hooks", "native")
         assert done.code == 0, done.err
         repo.commit("first")
         assert repo.call("query", "x", "--mode", "lexical").code in (0, 1)
-    return repo
+
+    return fill
 
 
 @pytest.fixture
-def shared(shelf: Path, environment: dict[str, str]) -> Repo:
+def shared(template: Template) -> Repo:
     """The library, for tests that only read."""
-    return shelved(shelf, environment, "library", DOCUMENTS)
+    return template("library", fill_with(DOCUMENTS))
 
 
 @pytest.fixture
 def library(shared: Repo, tmp_path: Path) -> Repo:
     """A copy of the library, with its view, to change."""
-    copied = Repo(tmp_path / "library", shared.environment)
-    shutil.copytree(shared.root, copied.root, symlinks=True)
-    copied.git("update-index", "--refresh")
-    return copied
+    return copied(shared, tmp_path / "library", shared.environment)
 
 
 @pytest.fixture
-def nasty(shelf: Path, environment: dict[str, str]) -> Repo:
-    return shelved(shelf, environment, "nasty", NASTY)
+def nasty(template: Template) -> Repo:
+    return template("nasty", fill_with(NASTY))
 
 
 @pytest.fixture(scope="session")
 def own_clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A clone of the repository that holds these tests."""
-    if not (ROOT / ".git").exists():
-        pytest.skip("these tests are not in a clone")
-    clone = tmp_path_factory.mktemp("own") / "clone"
-    subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
-    return clone
+    return clone_own(tmp_path_factory.mktemp("own") / "clone")
 
 
 def index(repo: Repo) -> None:

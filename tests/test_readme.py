@@ -13,13 +13,12 @@ from urllib.parse import unquote
 
 import pytest
 import typer
-from conftest import Repo
 
 from kbindex.cli import app
 from kbindex.document.anchors import Anchors
 from kbindex.document.markdown import parse
+from testing.repositories import ROOT, Repo, clone_own
 
-ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 LINKED = [
     *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")),
@@ -53,11 +52,7 @@ RUN = [example for example in EXAMPLES if not example.command.startswith(NOT_RUN
 
 @pytest.fixture(scope="session")
 def cloned(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if not (ROOT / ".git").exists():
-        pytest.skip("these tests are not in a clone")
-    clone = tmp_path_factory.mktemp("own") / "clone"
-    subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
-    return clone
+    return clone_own(tmp_path_factory.mktemp("own") / "clone")
 
 
 def matches(expected: str, printed: str) -> bool:

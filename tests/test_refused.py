@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import NOTE, Done, Repo, Template
-from served import ServedHooks, served_hooks
+
+from testing.commands import Done
+from testing.documents import NOTE
+from testing.repositories import Repo, Template
+from testing.served_hooks import ServedHooks, served_hooks
 
 LIMITED = 'embedder = "hash"\nhook_max_chunks = 2\n'
 SECTIONS = "".join(f"## Part {n}\n\nText of part {n}.\n\n" for n in range(5))

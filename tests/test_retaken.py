@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Repo, Template
 
 from kbindex.storage.wal import decode_wal
+from testing.index import assert_commit_fresh
+from testing.repositories import Repo, Template
 
 LOG = "# Log\n\n## Morning\n\nThe lamps are cleaned.\n\n"
 EVENING = "## Evening\n\nThe lamps are lit.\n\n"
@@ -38,8 +39,7 @@ def without(from_template: Template) -> Repo:
 
 def assert_merges_fresh(repo: Repo) -> None:
     tree = repo.git("merge-tree", "--write-tree", "main", "topic").strip()
-    checked = repo.call("check", "--rev", tree)
-    assert checked.code == 0, checked.out
+    assert_commit_fresh(repo, tree)
 
 
 def wal_keys(repo: Repo) -> list[str]:

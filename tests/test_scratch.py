@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Repo, run
 
 from kbindex.embed.ollama.approvals import approve_origin, approved_origins
 from kbindex.embed.ollama.facts import Facts
@@ -19,6 +18,7 @@ from kbindex.git.staging import read_unstaged
 from kbindex.local.files import parse_json, read_strings
 from kbindex.local.lock import hold_lock, is_held
 from kbindex.local.scratch import scratch_folder, write_whole
+from testing.repositories import Repo, run
 
 LONG_AGO = time.time() - 100_000
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Repo, run
+
+from testing.repositories import Repo, run
 
 pytestmark = pytest.mark.quick
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import random
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,17 +13,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import NOTE, Done, Repo, table_rows, write_table
 from numpy.typing import NDArray
-from typer.testing import CliRunner
 
-from kbindex.cli import app
 from kbindex.core.model import Row
 from kbindex.embed import load_embedder
 from kbindex.outline.states import Proven
 from kbindex.storage.columns import checksum
 from kbindex.storage.tree import open_index
 from kbindex.storage.wal import decode_wal, encode_wal
+from testing.documents import NOTE
+from testing.index import (
+    init_and_commit,
+    run_and_commit,
+    table_rows,
+    update_and_commit,
+    write_table,
+)
+from testing.repositories import Repo, Template, run
 
 DIMENSION = 16
 
@@ -189,52 +194,25 @@ def content_of(folder: Path) -> dict[str, bytes]:
 # What is committed. Two checkpoints, two WAL files.
 
 
-def run(repo: Repo, *arguments: str) -> Done:
-    """Run the command line in this process, where LanceDB needs to be imported only once."""
-    done = CliRunner().invoke(app, ["--repo", str(repo.root), *arguments], env=repo.environment)
-    return Done(done.exit_code, done.stdout, done.stderr)
-
-
-def copy_of(template: Path, root: Path, environment: dict[str, str]) -> Repo:
-    shutil.copytree(template, root, symlinks=True)
-    repo = Repo(root, environment)
-    repo.git("update-index", "--refresh", "-q")
-    return repo
-
-
 @pytest.fixture
-def stored(
-    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, environment: dict[str, str]
-) -> Repo:
+def stored(from_template: Template) -> Repo:
     """A copy of a repository whose index has two table versions and two WAL files, committed."""
-    template = tmp_path_factory.getbasetemp() / "stored"
-    if not template.exists():
-        template.mkdir()
-        _build(Repo(template, environment))
-    return copy_of(template, tmp_path / "repo", environment)
 
+    def fill(repo: Repo) -> None:
+        repo.write("bundle/lamps.md", NOTE)
+        repo.write(
+            "bundle/bom.md", "\ufeff# Größe\r\n\r\n東京 🗼 tower.\r\n\r\n## Höhe\r\n\r\n333 m.\r\n"
+        )
+        repo.write("bundle/table.md", long_table())
+        init_and_commit(repo)
+        repo.write("bundle/lamps.md", NOTE.replace("paraffin", "whale oil"))
+        update_and_commit(repo)
+        run_and_commit(repo, "checkpoint")
+        for name in ("one", "two"):
+            repo.write(f"bundle/{name}.md", f"# {name}\n\nText of {name}.\n")
+            update_and_commit(repo)
 
-def _build(repo: Repo) -> None:
-    def step(*verb: str) -> None:
-        repo.git("add", "--all")
-        done = run(repo, *verb)
-        assert done.code == 0, done.out + done.err
-        repo.commit()
-
-    repo.git("init", "--quiet", "--initial-branch=main")
-    repo.write("kbindex.toml", 'embedder = "hash"\n')
-    repo.write("bundle/lamps.md", NOTE)
-    repo.write(
-        "bundle/bom.md", "\ufeff# Größe\r\n\r\n東京 🗼 tower.\r\n\r\n## Höhe\r\n\r\n333 m.\r\n"
-    )
-    repo.write("bundle/table.md", long_table())
-    step("init", "--hooks", "none")
-    repo.write("bundle/lamps.md", NOTE.replace("paraffin", "whale oil"))
-    step("update")
-    step("checkpoint")
-    for name in ("one", "two"):
-        repo.write(f"bundle/{name}.md", f"# {name}\n\nText of {name}.\n")
-        step("update")
+    return from_template("stored", fill)
 
 
 def long_table() -> str:

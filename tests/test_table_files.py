@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from conftest import table_rows, write_table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -27,6 +26,7 @@ from kbindex.storage.manifest import read_manifest, write_manifest
 from kbindex.storage.protobuf import read_fields, write_fields
 from kbindex.storage.table_files import prove_versions, read_table
 from kbindex.storage.wal import decode_wal, encode_wal
+from testing.index import table_rows, write_table
 
 SIZES = (1, 2, 3, 5, 8, 13, 30, 60, 100, 300, 700, 1000, 1024, 1025, 2048, 4097)
 LETTERS = "abcdefghijklmnopqrstuvwxyzáéñ字🗼 ./"

@@ -9,12 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from conftest import Done, Repo, Template
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from kbindex.cli import app
 from kbindex.commands.update import render_report
 from kbindex.configuration.recipe import RecipeChange
 from kbindex.core.model import Finding
@@ -23,6 +20,7 @@ from kbindex.index.report import Report
 from kbindex.output.console import note, put, put_document
 from kbindex.output.formats import Format
 from kbindex.output.render import render_findings
+from testing.repositories import Repo, Template, run
 
 STEERING = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]|^(::error::)?forged",
@@ -34,11 +32,6 @@ LINES = "\n::error::forged\nforged:fresh"
 QUOTED = json.dumps(EVIL + LINES)
 HEAD = f"---\ntitle: {QUOTED}\ntype: {QUOTED}\ntags: [{QUOTED}]\n---\n\n# Lamps{EVIL}\n\n"
 NAME = f"bundle/it's `$(x)` {EVIL}{LINES}.md"
-
-
-def run(repo: Repo, *arguments: str) -> Done:
-    done = CliRunner().invoke(app, ["--repo", str(repo.root), *arguments], env=repo.environment)
-    return Done(done.exit_code, done.stdout, done.stderr)
 
 
 def texts_of(value: Any) -> Iterator[str]:

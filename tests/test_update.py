@@ -13,21 +13,16 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import NOTE, Done, Repo, Template, count_calls, killed_at, restored
-from typer.testing import CliRunner
 
-from kbindex.cli import app
 from kbindex.outline.file import parse_outline
 from kbindex.storage.table import UnreadTableError
+from testing.commands import Done
+from testing.documents import NOTE
+from testing.index import assert_fresh, forget_local_state, init_and_commit, n_embedded
+from testing.kills import count_calls, killed_at, restored
+from testing.repositories import Repo, Template, run
 
 # Helpers
-
-
-def run(repo: Repo, *arguments: str, **variables: str) -> Done:
-    """Run the command line in this process, where LanceDB needs to be imported only once."""
-    environment = repo.environment | variables
-    done = CliRunner().invoke(app, ["--repo", str(repo.root), *arguments], env=environment)
-    return Done(done.exit_code, done.stdout, done.stderr)
 
 
 def update(repo: Repo, *options: str) -> Done:
@@ -36,23 +31,11 @@ def update(repo: Repo, *options: str) -> Done:
     return run(repo, "update", *options)
 
 
-def n_embedded(done: Done) -> int:
-    assert done.code == 0, done.out + done.err
-    found = re.search(r"(\d+) (?:to embed|embedded)", done.out)
-    assert found, done.out
-    return int(found.group(1))
-
-
 def documents(done: Done) -> str:
     """Return the part of a report that counts documents."""
     found = re.search(r"^documents: (.*)$", done.out, re.MULTILINE)
     assert found, done.out
     return found.group(1)
-
-
-def assert_fresh(repo: Repo, *options: str) -> None:
-    checked = run(repo, "check", *options)
-    assert checked.code == 0, checked.out + checked.err
 
 
 def staged(repo: Repo, folder: str = ".kbindex") -> dict[str, str]:
@@ -118,8 +101,7 @@ def built(from_template: Template) -> Repo:
         repo.write("bundle/lamps.md", NOTE)
         repo.write("bundle/log.md", document(prose(30)))
         repo.write("bundle/plain.md", "Just a paragraph, without any heading.\n")
-        assert run(repo, "init", "--hooks", "none").code == 0
-        repo.commit()
+        init_and_commit(repo)
 
     return from_template("built", fill)
 
@@ -224,7 +206,7 @@ def test_an_edited_sentence_embeds_at_most_three_chunks(built: Repo, number: int
 def test_the_same_edit_in_two_clones_makes_the_same_files(built: Repo, tmp_path: Path) -> None:
     shutil.copytree(built.root, tmp_path / "other", symlinks=True)
     other = Repo(tmp_path / "other", built.environment)
-    shutil.rmtree(other.root / ".git/kbindex")
+    forget_local_state(other)
     for clone in (built, other):
         clone.write("bundle/lamps.md", NOTE.replace("paraffin", "whale oil"))
         update(clone)
@@ -291,7 +273,7 @@ def test_a_reverted_document_finds_its_old_rows(built: Repo) -> None:
     built.write("bundle/lamps.md", NOTE.replace("paraffin", "whale oil"))
     update(built)
     built.commit()
-    shutil.rmtree(built.root / ".git/kbindex")  # the rows, not the cache
+    forget_local_state(built)  # the rows, not the cache
     built.write("bundle/lamps.md", NOTE)
     n_files = len(wal(built))
     assert n_embedded(update(built)) == 0
@@ -496,7 +478,7 @@ def test_a_deleted_cache_costs_nothing_that_is_committed(built: Repo) -> None:
     update(built)
     expected = staged(built)
     built.commit()
-    shutil.rmtree(built.root / ".git/kbindex")
+    forget_local_state(built)
     done = run(built, "update")
     assert n_embedded(done) == 0
     assert staged(built) == expected
@@ -558,7 +540,7 @@ def test_a_read_only_repository_can_be_checked(built: Repo) -> None:
 
 
 def test_a_read_only_repository_can_be_queried(built: Repo) -> None:
-    shutil.rmtree(built.root / ".git/kbindex")
+    forget_local_state(built)
     folders = [built.root / ".git", *(f for f in (built.root / ".git").rglob("*") if f.is_dir())]
     for folder in folders:
         folder.chmod(0o555)
@@ -720,7 +702,7 @@ def test_a_checkpoint_folds_the_wal_and_embeds_nothing(built: Repo) -> None:
     }
     assert ".kbindex/wal/README" in staged(built)
     assert_fresh(built)
-    shutil.rmtree(built.root / ".git/kbindex")
+    forget_local_state(built)
     assert n_embedded(run(built, "update")) == 0
     assert_fresh(built)
 

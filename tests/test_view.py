@@ -17,8 +17,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Repo, Template, run
-from mutations import fill, reseal
 
 from kbindex.repo.repository import Repository, open_repository
 from kbindex.view import files as view_files
@@ -30,6 +28,8 @@ from kbindex.view.files import DATABASE, SEAL, open_to_read, open_to_write
 from kbindex.view.open import use_view
 from kbindex.view.proof import prove
 from kbindex.view.seal import Seal, is_intact, make_seal, read_seal, write_seal
+from testing.damage import fill, reseal
+from testing.repositories import Repo, Template, run
 
 QUERY = ("query", "--format", "json", "--text", "-k", "5", "who wipes the lenses at dawn")
 LEXICAL = ("query", "--format", "json", "--mode", "lexical", "gull")

@@ -8,19 +8,13 @@ import stat
 from pathlib import Path
 
 import pytest
-from conftest import Done, Repo, Template
-from typer.testing import CliRunner
 
-from kbindex.cli import app
 from kbindex.core.errors import UnsafePlaceError
 from kbindex.git import worktree
 from kbindex.git.client import Git
 from kbindex.git.worktree import read_file, remove_file, require_plain, write_file
-
-
-def run(repo: Repo, *arguments: str) -> Done:
-    done = CliRunner().invoke(app, ["--repo", str(repo.root), *arguments], env=repo.environment)
-    return Done(done.exit_code, done.stdout, done.stderr)
+from testing.index import init_and_commit, update_and_commit
+from testing.repositories import Repo, Template, run
 
 
 @pytest.fixture
@@ -30,12 +24,9 @@ def built(from_template: Template) -> Repo:
     def fill(repo: Repo) -> None:
         repo.write("bundle/lamps.md", "# Lamps\n\nThe lamps burn paraffin.\n")
         repo.write("bundle/deep/er/horn.md", "# Horn\n\nThe horn sounds twice.\n")
-        assert run(repo, "init", "--hooks", "none").code == 0
-        repo.commit()
+        init_and_commit(repo)
         repo.write("bundle/more.md", "# More\n\nAnother text.\n")
-        repo.git("add", "--all")
-        assert run(repo, "update").code == 0
-        repo.commit()
+        update_and_commit(repo)
         repo.write("bundle/lamps.md", "# Lamps\n\nThe lamps burn oil.\n")
         repo.git("rm", "--quiet", "bundle/deep/er/horn.md")
         repo.git("add", "--all")

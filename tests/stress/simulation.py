@@ -15,14 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from conftest import Done, Repo
-from served import ServedHooks
 from truth import INDEX, Judge
 
 from kbindex.document.chunk import Limits
 from kbindex.embed.hashing import HashEmbedder
 from kbindex.git.client import Git
 from kbindex.repo.repository import repository_at
+from testing.commands import Done
+from testing.repositories import Repo
+from testing.served_hooks import ServedHooks
 
 SETTINGS = """\
 embedder = "hash"

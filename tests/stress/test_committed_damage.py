@@ -13,22 +13,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import NOTE, Done, Repo, Template, table_rows
-from typer.testing import CliRunner
 
-from kbindex.cli import app
 from kbindex.configuration.recipe import key_of
 from kbindex.embed.hashing import HashEmbedder
 from kbindex.storage.columns import checksum
 from kbindex.storage.wal import decode_wal
+from testing.commands import Done
+from testing.documents import NOTE
+from testing.index import (
+    forget_local_state,
+    init_and_commit,
+    run_and_commit,
+    table_rows,
+    update_and_commit,
+)
+from testing.repositories import Repo, Template, run
 
 N_MUTATIONS = int(os.environ.get("KBINDEX_STRESS_MUTATIONS", "1000"))
 QUESTIONS = ("lenses each morning", "number 33", "東京", "text of two")
-
-
-def run(repo: Repo, *arguments: str) -> Done:
-    done = CliRunner().invoke(app, ["--repo", str(repo.root), *arguments], env=repo.environment)
-    return Done(done.exit_code, done.stdout, done.stderr)
 
 
 @pytest.fixture
@@ -36,23 +38,17 @@ def stored(from_template: Template) -> Repo:
     """A repository with two versions of the table and two WAL files."""
 
     def fill(repo: Repo) -> None:
-        def step(*verb: str) -> None:
-            repo.git("add", "--all")
-            done = run(repo, *verb)
-            assert done.code == 0, done.err
-            repo.commit()
-
         table = "".join(f"| {n} | the value of row number {n} |\n" for n in range(60))
         repo.write("bundle/lamps.md", NOTE)
         repo.write("bundle/table.md", f"# Table\n\n| number | value |\n|---|---|\n{table}")
         repo.write("bundle/tokyo.md", "\ufeff# Größe\r\n\r\n東京 🗼 tower.\r\n")
-        step("init", "--hooks", "none")
+        init_and_commit(repo)
         repo.write("bundle/lamps.md", NOTE.replace("paraffin", "whale oil"))
-        step("update")
-        step("checkpoint")
+        update_and_commit(repo)
+        run_and_commit(repo, "checkpoint")
         for name in ("one", "two"):
             repo.write(f"bundle/{name}.md", f"# {name}\n\nText of {name}.\n")
-            step("update")
+            update_and_commit(repo)
 
     return from_template("stored-for-damage", fill)
 
@@ -212,7 +208,7 @@ def try_mutation(repo: Repo, seed: int) -> str:
     repo.git("add", "--all")
     repo.git("commit", "--quiet", "--allow-empty", "--no-verify", "-m", "damage")
     if rng.random() < 0.5:
-        shutil.rmtree(repo.root / ".git/kbindex")
+        forget_local_state(repo)
     checked = run(repo, "check")
     assert_documented(checked, (0, 1, 3))
     if checked.code == 0:

@@ -8,14 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import NOTE
-from test_table_files import made_rows
 
 from kbindex.configuration.config import Config
 from kbindex.configuration.recipe import render_recipe, wanted_recipe
 from kbindex.embed.hashing import HashEmbedder
 from kbindex.storage.table import append_rows
 from kbindex.storage.wal import encode_wal
+from test_table_files import made_rows
+from testing.documents import NOTE
 
 pytestmark = pytest.mark.stress
 SECONDS = int(os.environ.get("KBINDEX_STRESS_FUZZ_SECONDS", "20"))

@@ -19,7 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from conftest import Repo, count_calls, killed_at
+
+from testing.kills import count_calls, killed_at
+from testing.repositories import Repo
 
 pytestmark = pytest.mark.stress
 SECTIONS = "".join(f"## Part {n}\n\nThe keeper of part {n}.\n\n" for n in range(6))

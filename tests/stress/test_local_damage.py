@@ -8,8 +8,9 @@ import time
 from collections import Counter
 
 import pytest
-from conftest import Template
-from mutations import Victim, fill, kind_of
+
+from testing.damage import Victim, fill, kind_of
+from testing.repositories import Template
 
 pytestmark = pytest.mark.stress
 SECONDS = int(os.environ.get("KBINDEX_STRESS_SECONDS", "600"))

@@ -11,8 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
-from served import served_hooks
 from simulation import Tally, World
+
+from testing.served_hooks import served_hooks
 
 
 def simulate(

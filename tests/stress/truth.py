@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from conftest import Repo
 
 from kbindex.core.model import Rule
 from kbindex.document.chunk import Limits
@@ -22,6 +21,7 @@ from kbindex.index.outline_builder import draft_document
 from kbindex.outline.file import render_outline
 from kbindex.outline.states import Stale
 from kbindex.storage.wal import decode_wal
+from testing.repositories import Repo
 
 EMBEDDER = HashEmbedder()
 INDEX, BUNDLE = ".kbindex", "bundle"

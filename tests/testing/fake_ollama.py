@@ -61,7 +61,8 @@ def builtin_model() -> Model:
     def embed(text: str) -> NDArray[np.float32]:
         if text.startswith("query: "):
             return embedder.embed_query(text.removeprefix("query: "))
-        return embedder.embed_documents([text.removeprefix("passage: ")])[0]
+        vector: NDArray[np.float32] = embedder.embed_documents([text.removeprefix("passage: ")])[0]
+        return vector
 
     def count(text: str) -> int:
         return embedder.count_tokens(text.removeprefix("query: ").removeprefix("passage: "))
@@ -220,7 +221,7 @@ class _Handler(BaseHTTPRequestHandler):
             if body.get("truncate") is False and not state.ignores_truncate:
                 raise _Refused(400, TOO_LONG)
             text = model.cut(text, limit)
-        vector = model.embed(text).astype(np.float64)
+        vector: NDArray[np.float64] = model.embed(text).astype(np.float64)
         dimensions = body.get("dimensions") or 0
         if 0 < dimensions < len(vector):
             vector = vector[:dimensions]

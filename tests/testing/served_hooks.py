@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from conftest import FROM_GIT, Done, Repo
+from testing.commands import FROM_GIT, Done, decode_output
+from testing.repositories import Repo
 
 _HOOKS = ("pre-commit", "pre-merge-commit", "post-commit", "pre-push")
 _SCRIPT = """\
@@ -66,7 +67,7 @@ class ServedHooks:
         process.stdin.close()
         process.stdin = None
         words = list(self._serve(repo, process))
-        out, err = (found.decode("utf-8", "surrogateescape") for found in process.communicate())
+        out, err = map(decode_output, process.communicate())
         return Done(process.returncode, out, "".join(words) + err)
 
     def _serve(self, repo: Repo, process: subprocess.Popen[bytes]) -> Iterator[str]:
@@ -76,7 +77,7 @@ class ServedHooks:
             if select.select([self._asked], [], [], 0.002)[0]:
                 asked += os.read(self._asked, 65536)
             if asked.endswith(b"\n.\n"):
-                name, folder, *values, _, _ = asked.decode("utf-8", "surrogateescape").split("\n")
+                name, folder, *values, _, _ = decode_output(asked).split("\n")
                 asked = b""
                 passed = dict(zip(FROM_GIT, values, strict=True))
                 refs = (self._folder / "refs").read_bytes() if name == "pre-push" else b""

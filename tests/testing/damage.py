@@ -14,10 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from conftest import NOTE, Done, Repo, run
-
 from kbindex.view.files import SEAL
 from kbindex.view.seal import make_seal, read_seal, write_seal
+from testing.commands import Done
+from testing.documents import NOTE
+from testing.repositories import Repo, run
 
 NAMES = ("view", "view-wal", "view-shm", "matrix", "cache", "cache-journal", "seal", "servers",
          "unstaged", "refused", "lock")  # fmt: skip
