@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import sys
 import unicodedata
 from collections.abc import Callable, Sequence
@@ -21,7 +20,7 @@ from kbindex.embed.hashing import HashEmbedder
 from kbindex.index.audit import TOLERANCE, Candidate, choose_sample
 from kbindex.storage.columns import checksum
 from kbindex.storage.wal import decode_wal, encode_wal
-from testing.commands import Done
+from testing.commands import Done, run_program
 from testing.index import (
     forget_local_state,
     init_and_commit,
@@ -322,18 +321,12 @@ def test_a_missing_embedder_exits_4_and_the_plain_check_needs_none(
         "sys.argv = ['kbindex', 'check', *sys.argv[1:]]; main()"
     )
     for options, expected in (((), 0), (("--audit", "2"), 4)):
-        done = subprocess.run(
-            [sys.executable, "-c", code, *options],
-            cwd=built.root,
-            env=built.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == expected, done.stdout + done.stderr
-    assert done.stdout == ""
-    assert "the builtin embedder can't be loaded" in done.stderr
-    assert "remedy: pip install" in done.stderr
+        command = (sys.executable, "-c", code, *options)
+        done = run_program(*command, cwd=built.root, environment=built.environment)
+        assert done.code == expected, done.out + done.err
+    assert done.out == ""
+    assert "the builtin embedder can't be loaded" in done.err
+    assert "remedy: pip install" in done.err
 
 
 @pytest.mark.model

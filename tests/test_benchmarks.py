@@ -40,7 +40,7 @@ def test_a_data_set_becomes_a_bundle_and_a_question_file(
     first = json.loads((repo.root / "questions.jsonl").read_text().splitlines()[0])
     start, end = first["relevant"][0]["span"]
     assert (repo.root / "bundle/lamps.md").read_text()[start:end] == "the cellar"
-    done = repo.kbindex("eval", "questions.jsonl", "--format", "json")
+    done = repo.call("eval", "questions.jsonl", "--format", "json")
     assert done.code == 0, done.err
     assert done.json()["modes"]["hybrid"]["span-hit@5"] == 1.0
     assert done.json()["modes"]["lexical"]["recall@5"] == 1.0

@@ -55,10 +55,10 @@ def test_what_a_job_runs_passes_on_a_fresh_shallow_clone_and_fails_on_a_stale_on
         indexed.git("clone", "--quiet", "--depth=1", f"file://{indexed.root}", str(root))
         return Repo(root, indexed.environment | {"GITHUB_ACTIONS": "true"})
 
-    fresh = job("fresh").kbindex(*call.split()[1:])
+    fresh = job("fresh").call(*call.split()[1:])
     assert fresh.code == 0, fresh.out + fresh.err
     indexed.commit("stale", "--no-verify")
-    stale = job("stale").kbindex(*call.split()[1:])
+    stale = job("stale").call(*call.split()[1:])
     assert stale.code == 1
     assert "stale-document" in stale.out
     if "github" in call:
@@ -68,6 +68,6 @@ def test_what_a_job_runs_passes_on_a_fresh_shallow_clone_and_fails_on_a_stale_on
 def test_notices_fail_a_check_only_when_asked(indexed: Repo) -> None:
     indexed.write("bundle/odd.md", "---\ntitle: a: b\n---\n\nText.\n")
     indexed.commit()
-    assert indexed.kbindex("check").code == 0
-    assert "(notice)" in indexed.kbindex("check").out
-    assert indexed.kbindex("check", "--fail-on-notices").code == 1
+    assert indexed.call("check").code == 0
+    assert "(notice)" in indexed.call("check").out
+    assert indexed.call("check", "--fail-on-notices").code == 1

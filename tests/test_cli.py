@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from kbindex import __version__
-from testing.commands import Done
+from testing.commands import Done, run_program
 from testing.repositories import Repo, Template, copied
 
 VERBS = ("init", "update", "check", "status", "query", "get", "checkpoint", "hook")
@@ -63,7 +63,7 @@ def test_outside_a_repository_every_verb_says_so(
 ) -> None:
     outside = Repo(tmp_path, environment | {"GIT_CEILING_DIRECTORIES": str(tmp_path.parent)})
     assert_told(
-        outside.kbindex(*arguments),
+        outside.call(*arguments),
         2,
         "is not inside a git repository",
         "run this inside a repository, or name one with --repo DIR",
@@ -77,11 +77,11 @@ def test_a_folder_that_is_not_there_is_no_repository(shared: Repo) -> None:
 
 def test_without_a_bundle_building_and_checking_say_so(repo: Repo) -> None:
     for arguments in (("update",), ("check",)):
-        assert_told(repo.kbindex(*arguments), 2, "there is no bundle", "put documents into")
+        assert_told(repo.call(*arguments), 2, "there is no bundle", "put documents into")
 
 
 def test_without_a_bundle_init_says_so(repo: Repo) -> None:
-    done = repo.kbindex("init", "--hooks", "none")
+    done = repo.call("init", "--hooks", "none")
     assert_told(done, 2, "there is no bundle", "put documents into")
 
 
@@ -89,7 +89,7 @@ def test_without_an_index_readers_name_init(repo: Repo) -> None:
     repo.write("bundle/a.md", "# A\n")
     repo.git("add", "bundle")
     for arguments in (("query", "x"), ("get", "a"), ("status",), ("check",)):
-        assert_told(repo.kbindex(*arguments), 3, "there is no index yet", "kbindex init")
+        assert_told(repo.call(*arguments), 3, "there is no index yet", "kbindex init")
 
 
 def test_wrong_options_are_usage_errors(shared: Repo) -> None:
@@ -103,14 +103,14 @@ def test_wrong_options_are_usage_errors(shared: Repo) -> None:
         ("nonsense",),
         ("init", "--hooks", "husky"),
     ):
-        done = shared.kbindex(*arguments)
+        done = shared.call(*arguments)
         assert (done.code, done.out) == (2, ""), arguments
         assert "Traceback" not in done.err
-    assert "auto, hybrid, dense, lexical" in shared.kbindex("query", "x", "--mode", "fuzzy").err
+    assert "auto, hybrid, dense, lexical" in shared.call("query", "x", "--mode", "fuzzy").err
 
 
 def test_an_unknown_hook_names_the_known_ones(shared: Repo) -> None:
-    done = shared.kbindex("hook", "commit-msg")
+    done = shared.call("hook", "commit-msg")
     assert_told(done, 2, "unknown hook 'commit-msg'", "known are: pre-commit, pre-merge-commit")
 
 
@@ -139,7 +139,7 @@ def test_a_bad_configuration_that_is_staged_stops_update_and_check(library: Repo
     library.write("kbindex.toml", "bundle = \n")
     library.git("add", "kbindex.toml")
     for arguments in (("update",), ("check",), ("hook", "pre-commit")):
-        assert_told(library.kbindex(*arguments), 2, "kbindex.toml is not valid TOML")
+        assert_told(library.call(*arguments), 2, "kbindex.toml is not valid TOML")
 
 
 def test_settings_in_pyproject_and_environment_are_checked_too(library: Repo) -> None:
@@ -160,20 +160,20 @@ def test_a_weight_that_is_no_number_is_refused(library: Repo) -> None:
 def test_an_unknown_embedder_names_the_known_ones(library: Repo) -> None:
     done = library.call("query", "lamps", KBINDEX_EMBEDDER="word2vec")
     assert_told(done, 2, "unknown embedder 'word2vec'", "set embedder to 'builtin'")
-    done = library.kbindex("init", "--embedder", "word2vec")
+    done = library.call("init", "--embedder", "word2vec")
     assert_told(done, 2, "unknown embedder 'word2vec'")
 
 
 def test_a_refused_init_leaves_the_configuration_alone(library: Repo) -> None:
-    library.kbindex("init", "--embedder", "word2vec")
+    library.call("init", "--embedder", "word2vec")
     assert library.git("status", "--short") == ""
 
 
 def test_an_unknown_revision_is_a_usage_error(shared: Repo) -> None:
     for revision in ("nonsense", "--all", "HEAD:bundle/lamps.md"):
-        done = shared.kbindex("check", f"--rev={revision}")
+        done = shared.call("check", f"--rev={revision}")
         assert_told(done, 2, f"'{revision}' names no commit or tree")
-    assert shared.kbindex("check", "--rev", "HEAD").code == 0
+    assert shared.call("check", "--rev", "HEAD").code == 0
 
 
 # Another embedder, another format, damage
@@ -210,17 +210,17 @@ def test_an_index_of_another_format_is_recognised(
 ) -> None:
     change_recipe(library, format=format_version, embedder="of another shape")
     for arguments in (("query", "lamps", "--mode", "lexical"), ("get", "lamps"), ("status",)):
-        done = library.kbindex(*arguments)
+        done = library.call(*arguments)
         assert_told(done, 3, f"the index has format {format_version}, {age} than", remedy)
         assert done.out == ""
-    assert "recipe-mismatch" in library.kbindex("check").out
+    assert "recipe-mismatch" in library.call("check").out
     assert library.kbindex("check").code == 3
-    assert library.kbindex("hook", "pre-commit").code in (1, 3)
+    assert library.call("hook", "pre-commit").code in (1, 3)
 
 
 def test_update_rebuilds_an_index_of_an_older_format(library: Repo) -> None:
     change_recipe(library, format=0, embedder="of another shape")
-    assert library.kbindex("update").code == 0
+    assert library.call("update").code == 0
     assert library.call("query", "lamps").code == 0
 
 
@@ -243,9 +243,9 @@ def test_a_damaged_recipe_is_named_and_update_mends_it(library: Repo, text: str)
     library.write(RECIPE, text.encode("utf-8", "surrogateescape"))
     library.git("add", RECIPE)
     assert_told(library.call("query", "lamps"), 3, f"{RECIPE}: ")
-    assert library.kbindex("check").code == 3
+    assert library.call("check").code == 3
     if text.startswith("<<<<<<<"):
-        assert library.kbindex("update").code == 0
+        assert library.call("update").code == 0
         assert library.call("query", "lamps").code == 0
 
 
@@ -261,17 +261,11 @@ def test_a_recipe_beyond_reason_is_damage_too(library: Repo, text: str) -> None:
 
 def test_a_closed_pipe_is_quiet(shared: Repo) -> None:
     for command in ("get long | head -c 1", "query lamps -k 99 --text | true"):
-        done = subprocess.run(
-            ["bash", "-c", f"set -o pipefail; {sys.executable} -m kbindex {command}"],
-            cwd=shared.root,
-            env=shared.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        assert "Broken pipe" not in done.stderr
-        assert "Traceback" not in done.stderr
+        script = f"set -o pipefail; {sys.executable} -m kbindex {command}"
+        done = run_program("bash", "-c", script, cwd=shared.root, environment=shared.environment)
+        assert done.code == 0, done.err
+        assert "Broken pipe" not in done.err
+        assert "Traceback" not in done.err
 
 
 def test_data_and_messages_do_not_mix(shared: Repo) -> None:
@@ -334,18 +328,12 @@ main()
 def test_a_bug_exits_70_and_names_the_file_that_holds_the_traceback(
     shared: Repo, tmp_path: Path
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", BUG],
-        cwd=shared.root,
-        env=shared.environment | {"TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (70, "")
-    assert "Traceback" not in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    (file,) = re.findall(r"\S+\.txt", done.stderr)
+    environment = shared.environment | {"TMPDIR": str(tmp_path)}
+    done = run_program(sys.executable, "-c", BUG, cwd=shared.root, environment=environment)
+    assert (done.code, done.out) == (70, "")
+    assert "Traceback" not in done.err
+    assert len(done.err.splitlines()) == 1
+    (file,) = re.findall(r"\S+\.txt", done.err)
     assert Path(file).parent == tmp_path
     report = Path(file).read_text()
     assert "ZeroDivisionError" in report
@@ -357,16 +345,16 @@ def test_a_bug_exits_70_and_names_the_file_that_holds_the_traceback(
 
 def test_the_version_is_that_of_the_package(shared: Repo, tmp_path: Path) -> None:
     for folder in (shared.root, tmp_path):
-        done = shared.kbindex("--version", cwd=folder)
+        done = shared.call("--version", cwd=folder)
         assert (done.code, done.out) == (0, f"kbindex {__version__}\n")
 
 
 def test_every_verb_has_help_on_both_flags(shared: Repo) -> None:
-    listing = shared.kbindex("-h")
+    listing = shared.call("-h")
     assert listing.code == 0
     for verb in VERBS:
         assert re.search(rf"^  {verb} +\S", listing.out, re.MULTILINE), verb
-        done = shared.kbindex(verb, "-h")
+        done = shared.call(verb, "-h")
         assert done.code == 0
         assert f"kbindex {verb} " in done.out
         assert "--help" in done.out
@@ -376,15 +364,9 @@ def test_python_m_and_the_script_are_the_same(shared: Repo) -> None:
     script = Path(sys.executable).with_name("kbindex")
     if not script.exists():
         pytest.skip("the script is not installed")
-    done = subprocess.run(
-        [script, "get", "lamps"],
-        cwd=shared.root,
-        env=shared.environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == shared.kbindex("get", "lamps").out
+    done = run_program(script, "get", "lamps", cwd=shared.root, environment=shared.environment)
+    assert done.code == 0, done.err
+    assert done == shared.kbindex("get", "lamps")
 
 
 def test_piped_output_has_no_colour(shared: Repo) -> None:
@@ -414,15 +396,15 @@ def test_a_file_name_that_is_not_utf8_can_be_committed(library: Repo) -> None:
     except OSError:
         pytest.skip("this file system wants UTF-8")
     library.commit("a name that is not UTF-8")
-    assert library.kbindex("check").code == 0
+    assert library.call("check").code == 0
 
 
 def test_a_file_name_with_a_newline_can_be_committed_and_found(library: Repo) -> None:
     library.write("bundle/two\nlines.md", "---\ntitle: Odd\n---\n\nA gannet.\n")
     library.commit("a name of two lines")
-    done = library.kbindex("query", "gannet", "-k", "1")
+    done = library.call("query", "gannet", "-k", "1")
     assert len(done.out.splitlines()) == 1
-    assert library.kbindex("get", "two\nlines").code == 0
+    assert library.call("get", "two\nlines").code == 0
 
 
 def test_a_file_name_that_is_not_utf8_is_shown(library: Repo) -> None:
@@ -433,9 +415,9 @@ def test_a_file_name_that_is_not_utf8_is_shown(library: Repo) -> None:
     library.git("add", "bundle")
     done = library.kbindex("query", "gannet", "-k", "1", LC_ALL="C")
     assert done.out.startswith("bundle/\udcff\udcfe.md:5: Odd  ")
-    (hit,) = library.kbindex("query", "gannet", "-k", "1", "--format", "json").json()["hits"]
+    (hit,) = library.call("query", "gannet", "-k", "1", "--format", "json").json()["hits"]
     assert hit["path"] == "bundle/\udcff\udcfe.md"
-    assert library.kbindex("get", hit["id"]).out.endswith("A gannet.\n")
+    assert library.call("get", hit["id"]).out.endswith("A gannet.\n")
 
 
 def test_importing_the_command_line_is_cheap() -> None:

@@ -26,7 +26,7 @@ CHECKS = [
 
 def findings(repo: Repo, *arguments: str, **variables: str) -> dict[str, dict[str, str]]:
     """Return the finding of each check, the worst where there are several."""
-    done = repo.kbindex("doctor", "--format", "json", *arguments, **variables)
+    done = repo.call("doctor", "--format", "json", *arguments, **variables)
     content = done.json()
     assert content["healthy"] is (done.code == 0), done.out
     assert done.code in (0, 1)
@@ -41,7 +41,7 @@ def findings(repo: Repo, *arguments: str, **variables: str) -> dict[str, dict[st
 
 
 def test_a_sound_repository_has_nothing_to_mend(indexed: Repo) -> None:
-    done = indexed.kbindex("doctor")
+    done = indexed.call("doctor")
     assert done.code == 0, done.out
     lines = done.out.splitlines()
     assert [line.split()[1].rstrip(":") for line in lines] == CHECKS
@@ -137,8 +137,8 @@ def test_a_server_that_is_down_is_found(indexed: Repo) -> None:
 
 def test_a_mistake_in_the_configuration_is_a_usage_error(indexed: Repo) -> None:
     indexed.write("kbindex.toml", "embedder = 3\n")
-    assert indexed.kbindex("doctor").code == 2
-    assert indexed.kbindex("doctor", "--format", "sarif").code == 2
+    assert indexed.call("doctor").code == 2
+    assert indexed.call("doctor", "--format", "sarif").code == 2
 
 
 @pytest.fixture

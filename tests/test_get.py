@@ -52,13 +52,9 @@ def library(shared: Repo, tmp_path: Path) -> Repo:
 
 def got(repo: Repo, *arguments: str) -> bytes:
     """Return what ``get`` prints, byte for byte."""
-    return subprocess.run(
-        [sys.executable, "-m", "kbindex", "get", *arguments],
-        cwd=repo.root,
-        env=repo.environment,
-        capture_output=True,
-        check=True,
-    ).stdout
+    done = repo.call("get", *arguments)
+    assert done.code == 0, done.err
+    return done.out.encode("utf-8", "surrogateescape")
 
 
 def test_a_document_goes_by_its_id_and_by_its_path(shared: Repo) -> None:
@@ -85,6 +81,7 @@ def test_pieces_of_a_document_add_up_to_its_bytes(shared: Repo) -> None:
     n_characters = len(CRLF.decode())
     spans = [f"{at}:{min(at + 20, n_characters)}" for at in range(0, n_characters, 20)]
     assert b"".join(got(shared, "crlf", "--span", span) for span in spans) == CRLF
+    assert shared.kbindex("get", "crlf").out.encode() == CRLF  # and so does a process
     assert got(shared, "crlf", "--lines", "3:3") == "text 🗼 here\r\n".encode()
     assert got(shared, "crlf", "--section", "end") == b"## End\r\n\r\nno newline follows"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import yaml
 from testing.commands import Done
 from testing.documents import NOTE
 from testing.index import assert_commit_fresh
-from testing.repositories import Repo, Template, run
+from testing.repositories import Repo, Template, imported_modules, run
 
 NEW_TEXT = NOTE.replace("paraffin", "whale oil")
 
@@ -600,16 +599,7 @@ def test_a_hook_with_nothing_to_do_imports_nothing_heavy(hooked: Repo) -> None:
     hooked.write("README.md", "Read me.\n")
     hooked.git("add", "README.md")
     for name in ("pre-commit", "post-commit", "pre-merge-commit"):
-        done = subprocess.run(
-            [sys.executable, "-X", "importtime", "-m", "kbindex", "hook", name],
-            cwd=hooked.root,
-            env=hooked.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        imported = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines()}
+        imported = imported_modules(hooked, "hook", name)
         assert "kbindex.commands.hook" in imported
         assert not imported & {"lancedb", "pyarrow", "numpy", "tiktoken", "markdown_it", "yaml"}
 
@@ -798,5 +788,5 @@ def test_a_partial_commit_through_the_framework_keeps_other_edits(framed: Repo) 
     assert done.code == 0, done.err
     assert (framed.root / "bundle/plain.md").read_text() == edit
     assert framed.git("status", "--porcelain").splitlines() == [" M bundle/plain.md"]
-    assert framed.kbindex("check", "--strict").code == 0
-    assert framed.kbindex("check", "--rev", "HEAD").code == 0
+    assert framed.call("check", "--strict").code == 0
+    assert framed.call("check", "--rev", "HEAD").code == 0

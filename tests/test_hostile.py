@@ -20,7 +20,7 @@ from kbindex.storage.manifest import read_manifest, write_manifest
 from kbindex.storage.protobuf import read_fields, write_fields
 from kbindex.storage.wal import encode_wal
 from testing.commands import Done
-from testing.index import init_and_commit, update_and_commit
+from testing.index import init_and_commit, table_rows, update_and_commit
 from testing.repositories import Repo, Template, run
 
 NOTE = "# Lamps\n\nThe lamps burn paraffin.\n\n## Cleaning\n\nWipe the lenses each morning.\n"
@@ -447,7 +447,6 @@ def test_rows_of_another_dimension_are_named(built: Repo) -> None:
     from dataclasses import replace
 
     from kbindex.storage.columns import checksum
-    from testing.index import table_rows
 
     row = table_rows(built.root / ".kbindex")[0][0]
     for dimension in (128, 512):

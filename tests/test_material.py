@@ -52,7 +52,7 @@ def embedder() -> BuiltinEmbedder:
 
 
 def test_its_index_is_fresh(material: Repo) -> None:
-    assert material.kbindex("check", "--strict", "--rev", "HEAD").code == 0
+    assert material.call("check", "--strict", "--rev", "HEAD").code == 0
 
 
 def test_it_holds_ten_thousand_words_without_a_heading(material: Repo) -> None:
@@ -66,7 +66,7 @@ def test_answers_in_long_documents_are_found(material: Repo) -> None:
     """The gates are what half of the questions reached, less a question or two of noise."""
     gates = ("tail/span-hit@5>=0.7", "lexical/span-hit@5>=0.7", "coverage>=0.999", "round_trip>=1")
     options = [word for gate in gates for word in ("--gate", gate)]
-    done = material.kbindex("eval", "questions.jsonl", *options)
+    done = material.call("eval", "questions.jsonl", *options)
     assert done.code == 0, done.out
 
 
@@ -81,13 +81,13 @@ def test_a_fact_at_the_end_of_a_long_document_is_found_by_meaning_alone(
     material: Repo, question: str
 ) -> None:
     assert not any(word.casefold() in question.casefold() for word in FACT)
-    answer = material.kbindex("query", "--mode", "dense", "--format", "json", question).json()
+    answer = material.call("query", "--mode", "dense", "--format", "json", question).json()
     hit = answer["hits"][0]
     assert hit["path"] == TRANSCRIPT
     lines = decode(material.blob(TRANSCRIPT)).split("\n")
     cited = "\n".join(lines[hit["lines"][0] - 1 : hit["lines"][1]])
     assert all(word in cited for word in FACT)
-    got = material.kbindex("get", hit["id"], "--span", "{}:{}".format(*hit["span"]))
+    got = material.call("get", hit["id"], "--span", "{}:{}".format(*hit["span"]))
     assert all(word in got.out for word in FACT)
 
 
@@ -113,12 +113,12 @@ def test_one_edited_sentence_embeds_at_most_three_chunks_in_the_same_commit(
     assert 1 <= len(rows) <= 3
     assert any(
         "Gustav"
-        in repo.kbindex("get", TRANSCRIPT, "--span", f"{row.char_start}:{row.char_end}").out
+        in repo.call("get", TRANSCRIPT, "--span", f"{row.char_start}:{row.char_end}").out
         for row in rows
     )
     assert repo.git("status", "--porcelain") == ""
-    assert repo.kbindex("check").code == 0
-    hit = repo.kbindex("query", "--format", "json", "what is the name of the bird Gustav?").json()
+    assert repo.call("check").code == 0
+    hit = repo.call("query", "--format", "json", "what is the name of the bird Gustav?").json()
     assert hit["hits"][0]["path"] == TRANSCRIPT
 
 

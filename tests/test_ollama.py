@@ -23,10 +23,15 @@ from kbindex.embed.batch import Embedded, Text, embed_texts
 from kbindex.embed.ollama.canaries import come_out_same, pack_vectors
 from kbindex.embed.select import open_embedder
 from kbindex.local.cache import Cache
-from testing.fake_ollama import NOT_A_NUMBER, FakeOllama, builtin_model, hash_model, serving
-
-E5 = "multilingual-e5-small-q4"
-
+from testing.fake_ollama import (
+    E5,
+    NOT_A_NUMBER,
+    FakeOllama,
+    builtin_model,
+    hash_model,
+    model_server,
+    serving,
+)
 
 PAUSES: list[float] = []
 """The pauses that embedders would have made."""
@@ -47,12 +52,8 @@ def server() -> Iterator[FakeOllama]:
 @pytest.fixture
 def live() -> Iterator[tuple[str, str]]:
     """A server with a model that knows meanings: (url, model)."""
-    url = os.environ.get("KBINDEX_TEST_OLLAMA")
-    if url:
-        yield url, os.environ.get("KBINDEX_TEST_OLLAMA_MODEL", "bge-m3")
-        return
-    with serving(FakeOllama({f"{E5}:latest": builtin_model()})) as state:
-        yield state.url, E5
+    with model_server() as named:
+        yield named
 
 
 def embedder_for(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
 import shutil
 import signal
@@ -26,8 +25,8 @@ from testing.fake_ollama import (
     NOT_A_NUMBER,
     TOO_LONG,
     FakeOllama,
-    builtin_model,
     hash_model,
+    model_server,
     serving,
 )
 from testing.index import forget_local_state
@@ -99,16 +98,9 @@ def query(repo: Repo, *arguments: str, **variables: str) -> tuple[int, object, s
 
 def commit_fails(repo: Repo) -> str:
     repo.git("add", "--all")
-    done = subprocess.run(
-        ["git", "commit", "--quiet", "--message", "x"],
-        cwd=repo.root,
-        env=repo.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    return done.stderr
+    done = repo.try_git("commit", "--quiet", "--message", "x")
+    assert done.code == 1
+    return done.err
 
 
 # Building
@@ -632,12 +624,9 @@ def test_an_approval_of_this_machine_is_not_needed(library: Repo) -> None:
 
 @pytest.fixture
 def live() -> Iterator[tuple[str, str]]:
-    url = os.environ.get("KBINDEX_TEST_OLLAMA")
-    if url:
-        yield url, os.environ.get("KBINDEX_TEST_OLLAMA_MODEL", "bge-m3")
-        return
-    with serving(FakeOllama({"multilingual-e5-small-q4:latest": builtin_model()})) as state:
-        yield state.url, "multilingual-e5-small-q4"
+    """A server with a model that knows meanings: (url, model)."""
+    with model_server() as named:
+        yield named
 
 
 @pytest.mark.model

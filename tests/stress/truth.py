@@ -7,7 +7,6 @@ a WAL file or table.
 from __future__ import annotations
 
 import hashlib
-import subprocess
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -166,12 +165,6 @@ _contents: dict[str, bytes] = {}
 
 def _blob(repo: Repo, oid: str) -> bytes:
     if oid not in _contents:
-        done = subprocess.run(
-            ["git", "cat-file", "blob", oid],
-            cwd=repo.root,
-            env=repo.environment,
-            capture_output=True,
-            check=True,
-        )
-        _contents[oid] = done.stdout
+        content = repo.git("cat-file", "blob", oid)
+        _contents[oid] = content.encode("utf-8", "surrogateescape")
     return _contents[oid]

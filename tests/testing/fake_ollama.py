@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from kbindex.embed import load_embedder
 
 TOO_LONG = "the input length exceeds the context length"
+E5 = "multilingual-e5-small-q4"
 NOT_A_NUMBER = "embedding contains NaN or Inf values"
 
 
@@ -267,3 +269,17 @@ def serving(state: FakeOllama, port: int = 0) -> Iterator[FakeOllama]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@contextmanager
+def model_server() -> Iterator[tuple[str, str]]:
+    """Give the URL of a server and the name of a model there that knows meanings.
+
+    The server is the real one that ``KBINDEX_TEST_OLLAMA`` names, or one of ours.
+    """
+    url = os.environ.get("KBINDEX_TEST_OLLAMA")
+    if url:
+        yield url, os.environ.get("KBINDEX_TEST_OLLAMA_MODEL", "bge-m3")
+        return
+    with serving(FakeOllama({f"{E5}:latest": builtin_model()})) as state:
+        yield state.url, E5

@@ -92,6 +92,14 @@ def run(repo: Repo, *arguments: str, stdin: bytes = b"", **variables: str) -> Do
     return repo.call("--repo", str(repo.root), *arguments, cwd=elsewhere, stdin=stdin, **variables)
 
 
+def imported_modules(repo: Repo, *arguments: str) -> set[str]:
+    """Return the names of all modules that a process of the command line imports."""
+    command = (sys.executable, "-X", "importtime", "-m", "kbindex", *arguments)
+    done = run_program(*command, cwd=repo.root, environment=repo.environment)
+    assert done.code == 0, done.err
+    return {line.rsplit("|", 1)[-1].strip() for line in done.err.splitlines()}
+
+
 def make_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Return a process environment with a home of its own and our ``kbindex`` first on PATH."""
     home = tmp_path_factory.mktemp("home")
