@@ -13,7 +13,7 @@ from kbindex.analysis.language import stem, telling_words
 from kbindex.analysis.tokenizer import Words, fold, read_query, read_words
 
 MOST_TERMS = 64
-"""Of one query; more would cost more than they tell."""
+"""Most terms of one query that are looked up; more cost more than they tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +33,18 @@ class Term:
 
     alternatives: tuple[str, ...]
     accented: str | None = None
-    """The same with its accents, which counts a little more."""
+    """The FTS5 string of the word with its accents, which counts a bit more, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a query looks up."""
+    """The terms and phrases that a query looks up."""
 
     terms: tuple[Term, ...]
     phrases: tuple[tuple[str, Term], ...]
-    """What must stand in a passage as it is written, and a wider net that catches it."""
+    """Quoted phrases, each with the term that catches every passage that may hold it."""
     n_left_out: int = 0
-    """Beyond ``MOST_TERMS``."""
+    """The number of terms beyond ``MOST_TERMS``, which are not looked up."""
 
 
 def stored_terms(text: str, language: str | None) -> StoredTerms:

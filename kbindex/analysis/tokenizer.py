@@ -25,7 +25,7 @@ _UNSPACED = (
 """Thai, Lao, Burmese, Khmer, Japanese, Chinese, Korean."""
 _RUN = re.compile(f"[{_UNSPACED}]+")
 _ENDING = r"(?:\+\+|\#(?!\w))?"
-"""Of C++ and C#."""
+"""The signs at the end of C++ and C#."""
 _PIECE = rf"[\w{_MARKS}]+{_ENDING}"
 _COMPOUND = re.compile(rf"{_PIECE}(?:[-./:@\\]+{_PIECE})*")
 _JOINT = re.compile(r"[-_./:@\\]+")
@@ -47,7 +47,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class QueryWords:
-    """What a query asks for, each in the order of its first place."""
+    """The words of a query by kind, each kind in order of first occurrence."""
 
     words: tuple[str, ...]
     compounds: tuple[tuple[str, ...], ...] = ()
@@ -55,7 +55,7 @@ class QueryWords:
     pairs: tuple[str, ...] = ()
     """Pairs of characters; a single character, where it stands alone."""
     phrases: tuple[str, ...] = ()
-    """What was put in quotation marks, as it was written."""
+    """The texts in quotation marks, as they are written."""
 
 
 def read_words(text: str) -> Words:
@@ -110,7 +110,7 @@ def has_words(text: str) -> bool:
 
 
 def phrase_pattern(phrase: str) -> re.Pattern[str]:
-    """Return what finds the words of ``phrase`` in this order, whatever stands between them."""
+    """Return a pattern of the words of ``phrase`` in this order, with any signs between them."""
     piece = rf"[{_UNSPACED}]+|(?:(?![_{_UNSPACED}])[\w{_MARKS}])+{_ENDING}"
     pieces = re.findall(piece, unicodedata.normalize("NFC", phrase).lower())
     gap = rf"[^\w{_MARKS}]*_*[^\w{_MARKS}]*"

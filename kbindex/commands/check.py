@@ -36,7 +36,7 @@ def check(
     n_audited: int = 0,
     notices_fail: bool = False,
 ) -> ExitCode:
-    """Print the verdict on a revision, or on what is staged; the exit code says it too."""
+    """Print the verdict on a revision, or on what is staged; return 0 fresh, 1 stale, 3 damaged."""
     tree = open_index(directory, rev)
     tree.require_index()
     verdict = verify(tree, strict=strict)

@@ -24,7 +24,7 @@ from kbindex.storage.tree import IndexTree, index_at
 STAGED = "staged"
 WORKTREE = "worktree"
 _MOST_LINES = 200
-"""Of Markdown: a comment on a pull request stays readable and within GitHub's 65,536 characters."""
+"""Most lines of Markdown: a comment on a pull request holds 65,536 characters on GitHub."""
 
 
 def diff(

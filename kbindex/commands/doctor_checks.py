@@ -1,4 +1,4 @@
-"""Is everything that kbindex relies on as it should be? Each finding comes with its remedy.
+"""Checks everything that kbindex relies on. Each finding comes with its remedy.
 
 Nothing is changed, and no document is sent anywhere: the embedder gets texts of our own.
 """
@@ -33,7 +33,7 @@ _MOST_READ = 1 << 20
 _TOKENIZED = ("Ñandú 灯台 wipes the lenses, 1889", 14)
 """A text and its number of cl100k tokens."""
 _PROBE_WORDS = 200
-"""Of a text that every embedder reads whole: its tail must count."""
+"""Words of a text that every embedder reads whole, so that its tail must change the vector."""
 _PLACES = (RECIPE, f"{OUTLINES}/a.tsv", f"{TABLE}/a", f"{WAL}/a.arrow")
 
 Check = Callable[[Repository], Iterator[Finding]]

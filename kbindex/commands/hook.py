@@ -190,7 +190,7 @@ def _options(git: Git, config: Config, merging: bool) -> Options:
 
 
 def _is_faulty(repository: Repository, tree: str, name: str) -> bool:
-    """Whether the index in ``tree`` is not that of its bundle; says so, and what mends it."""
+    """Whether the index in ``tree`` differs from its bundle; note it with the remedy if so."""
     if _is_known_fresh(repository, tree):
         return False
     from kbindex.index.verify import DAMAGE, verify

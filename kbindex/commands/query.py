@@ -15,7 +15,7 @@ from kbindex.view.unstaged import StaleDocuments
 
 
 def query(directory: Path | None, text: str, options: QueryOptions, form: Format) -> ExitCode:
-    """Print the answer to ``text``; the exit code says whether there is a hit."""
+    """Print the answer to ``text``; return 0 with a hit, 1 without."""
     text = readable(text)
     repository = open_repository(directory)
     with StaleDocuments(repository) as stale:  # git looks while we search

@@ -19,7 +19,7 @@ from kbindex.view.open import use_view, view_recipe
 
 
 def related(directory: Path | None, name: str, n_documents: int, form: Format) -> ExitCode:
-    """Print the nearest documents; the exit code says whether there is one."""
+    """Print the nearest documents; return 0 with one, 1 without."""
     repository = open_repository(directory)
     found = use_view(repository, lambda view: _find(repository, view, name, n_documents))
     if form == Format.JSON:

@@ -53,7 +53,7 @@ class UpdateOptions:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an update did; ``changed`` are the index files that are other than before."""
+    """The outcome of an update; ``changed`` are the paths of index files that it changed."""
 
     changed: list[str]
     report: Report

@@ -15,13 +15,13 @@ CONTINUES_SECTION = "0"
 CONTINUES_TABLE = "t"
 NOT_EMBEDDED = "-"
 MOST_DIMENSIONS = 1 << 14
-"""Of an embedder's vectors."""
+"""Most components of a vector."""
 SEPARATOR = " › "
-"""Between the headings of a path, for embedder and reader alike."""
+"""Separates the headings of a path, for embedder and reader alike."""
 
 
 class Rule(StrEnum):
-    """What a problem is about; the values are part of the JSON (bundle/reference/check-json.md)."""
+    """The kind of a problem; the values are part of the JSON (bundle/reference/check-json.md)."""
 
     STALE_DOCUMENT = "stale-document"
     MISSING_OUTLINE = "missing-outline"
@@ -57,17 +57,17 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What came of embedding a sample of an index again."""
+    """The result of embedding a sample of an index again."""
 
     n_chunks: int
     least_cosine: float | None
-    """Of a stored vector and what was computed, ``None`` where nothing was compared."""
+    """The least cosine of a stored and a computed vector, ``None`` if none was compared."""
     problems: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What an examination of the set-up found."""
+    """A finding of ``doctor``."""
 
     check: str
     status: str
@@ -78,7 +78,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Frontmatter:
-    """What the YAML block of a document says; ``end`` is where the body begins (0: no block)."""
+    """The YAML block of a document; ``end`` is the offset of the body (0: no block)."""
 
     end: int = 0
     title: str | None = None
@@ -165,13 +165,13 @@ class Entry:
 
     @property
     def line(self) -> Line:
-        """The line of the outline file that stands for it."""
+        """Its line in the outline file."""
         return Line(self.key, self.region)
 
 
 @dataclass(frozen=True, slots=True)
 class EmbedderIdentity:
-    """What must agree for two vectors to be comparable."""
+    """The properties of an embedder; two vectors are comparable if all of them agree."""
 
     provider: str
     model: str
@@ -197,7 +197,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What made the vectors and the boundaries of an index; stands in ``recipe.json``."""
+    """The embedder, limits and versions that made an index; the content of ``recipe.json``."""
 
     embedder: EmbedderIdentity
     chunk_tokens: int
@@ -209,7 +209,7 @@ class Recipe:
     """The first version of kbindex that can make it."""
     dtype: str = "float16"
     origin: Origin = Origin()
-    """Says nothing about which vectors are comparable: that is the identity's matter."""
+    """The server that made the vectors; it does not decide whether vectors are comparable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,15 +234,15 @@ class Snapshot:
 
     tree: str
     documents: Mapping[str, str]
-    """Path from the repository's root to blob id."""
+    """Path from the repository's root → blob id."""
     outlines: Mapping[str, str]
-    """Path of the *document* an outline stands for to the outline's blob id."""
+    """Path of a *document* → blob id of its outline."""
     orphans: Mapping[str, str]
-    """Path from the repository's root of an outline without a document to its blob id."""
+    """Path of an outline without a document → its blob id."""
     wal: Mapping[str, str]
-    """File name to blob id."""
+    """File name → blob id."""
     table: Mapping[str, str]
-    """Path below ``chunks.lance/`` to blob id."""
+    """Path below ``chunks.lance/`` → blob id."""
     recipe: str | None
     lineage: str | None = None
     """The blob id of the table's mark."""
@@ -252,7 +252,7 @@ class Snapshot:
     strays: tuple[Problem, ...] = ()
     """Files below the index folder that nothing reads."""
     left_out: tuple[Problem, ...] = ()
-    """What looks like documents and is none; the first of them."""
+    """The first files that look like documents and are left out."""
     n_left_out: int = 0
 
     @property
@@ -298,7 +298,7 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search found."""
+    """The result of a search."""
 
     hits: tuple[Hit, ...] = ()
     n_lexical: int = 0

@@ -73,7 +73,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """What cross-validation says of the dense weight."""
+    """The result of cross-validating the dense weight."""
 
     measure: str
     weight: float

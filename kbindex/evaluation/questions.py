@@ -19,7 +19,7 @@ class Wanted:
     """A heading or an anchor."""
     span: tuple[int, int] | None = None
     quote: str | None = None
-    """What stands there; unlike a span it survives edits elsewhere."""
+    """The text of the answer; unlike a span it survives edits elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def parse_questions(text: str, name: str) -> tuple[Question, ...]:
 
 
 def locate(wanted: Wanted, text: str) -> tuple[int, int] | None:
-    """Return where in ``text`` the answer stands, ``None`` if the question does not say.
+    """Return the span of the answer in ``text``, ``None`` if the question names none.
 
     Raises ValueError with the reason if it is not there, or a quote is there twice.
     """

@@ -37,7 +37,7 @@ QuestionVectors = Mapping[str, NDArray[np.float32]]
 
 @dataclass(frozen=True)
 class Asked:
-    """What one mode found: rankings by question id, and the hits as a query would show them."""
+    """The results of one mode: rankings by question id, and hits as a query would show them."""
 
     rankings: Mapping[str, Ranking]
     hits: Mapping[str, Sequence[Hit]]
@@ -152,7 +152,7 @@ class Bench:
             yield document
 
     def coverage(self) -> float:
-        """Return the share of the documents' text that stands in a passage with a vector.
+        """Return the share of the documents' text inside passages with a vector, 0–1.
 
         A heading right above another counts: the passages below it carry its words.
         """

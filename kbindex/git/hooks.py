@@ -1,4 +1,4 @@
-"""What git's hooks and the pre-commit framework are told to run: texts alone."""
+"""The texts of git's hooks and of the pre-commit framework's configuration."""
 
 from __future__ import annotations
 

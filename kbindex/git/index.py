@@ -1,4 +1,4 @@
-"""git's index file, what it says of the work tree, and the trees that can be made of it."""
+"""git's index file: staged files, differences from the work tree, trees made of it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Index:
     ) -> Iterator[tuple[str, str, str]]:
         """Yield (mode, object id, path) of every staged file below ``folders``.
 
-        Of a conflict our side stands for it where ``take_ours``, or theirs if we have none.
+        A conflicted path has our side's blob where ``take_ours``, or theirs if we have none.
         """
         specs = [pathspec(folder) for folder in folders]
         intended: set[str] | None = None

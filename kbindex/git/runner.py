@@ -15,7 +15,7 @@ MOST_LISTED = 1 << 26
 
 
 class Runner:
-    """Where git runs, and under which environment."""
+    """git in one folder under one environment."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self.folder = folder

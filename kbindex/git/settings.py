@@ -1,4 +1,4 @@
-"""What git is set to: version, configuration, attributes, ignored files, the folder of hooks."""
+"""git's settings: version, configuration, attributes, ignored files, the folder of hooks."""
 
 from __future__ import annotations
 

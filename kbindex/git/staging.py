@@ -23,7 +23,7 @@ from kbindex.local.scratch import write_whole
 
 _UNSTAGED = "unstaged.json"
 _MOST_BYTES = 1 << 26
-"""Of that file: it has a line for each index file."""
+"""Most bytes of that file, which has a line for each index file."""
 
 
 def stage_changes(git: Git, changes: Mapping[str, bytes | None], index_dir: str) -> list[str]:

@@ -26,7 +26,7 @@ _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _SAFE
 _FILE = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _SAFE  # a pipe must not be waited for
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE
 _SWAPPED = (errno.ELOOP, errno.ENOTDIR, errno.EMLINK)
-"""What opening a link says where a folder was a moment ago."""
+"""Errors of opening a path whose folder was replaced by a link a moment ago."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def remove_file(root: Path, path: str) -> bool:
 
 
 def require_plain(root: Path, paths: Collection[str], removed: Collection[str] = ()) -> None:
-    """Raise UnsafePlaceError where something else than a file, or folders, stands at ``paths``.
+    """Raise UnsafePlaceError if one of ``paths`` is no file, or a folder above it is none.
 
     Those of ``removed`` may be anything: they go before something is written in their place.
     """

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Report:
-    """What an update did or, dry, would do. Documents are named by their paths."""
+    """The account of an update, or of a dry run. Documents are named by their paths."""
 
     added: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
@@ -40,7 +40,7 @@ class Report:
     """Chunks whose text stayed, but not the title, a heading or a table header above it."""
     checkpointed: bool = False
     repaired: list[str] = field(default_factory=list)
-    """What was damaged and has been replaced."""
+    """Damage that was replaced, a message each."""
     recipe_changes: list[RecipeChange] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     """Documents that could not be indexed; the run ends non-zero when there are any."""

@@ -1,4 +1,4 @@
-"""Settles conflicts below the index folder: one table whole, and the other side's rows added.
+"""Resolves conflicts below the index folder: one table whole, the other side's rows added.
 
 Nothing is embedded, and the Markdown is left to the user. What the outlines say in the end follows
 from the Markdown, by an update or the hook of the commit.
@@ -26,7 +26,7 @@ from kbindex.storage.writer import stack_vectors
 
 @dataclass
 class Settled:
-    """What was decided for the index files: blobs to stage, and what to tell."""
+    """The resolution of conflicts: blobs to stage by path, and facts to report."""
 
     blobs: dict[str, str | None] = field(default_factory=dict)
     outlines: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Which passages does a commit take up whose rows another branch may drop, not knowing of it?
+"""Finds passages that a commit takes up and whose rows another branch may drop unknowingly.
 
 A section that is typed again finds its old rows among what HEAD holds as garbage: another branch
 compacts, or begins another table, and they are gone. A copy of a passage finds its row in the WAL

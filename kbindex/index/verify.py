@@ -47,7 +47,7 @@ DAMAGE = frozenset(
 
 @dataclass
 class Verdict:
-    """What was found. ``notices`` are about documents and leave the index fresh."""
+    """The problems of an index. ``notices`` concern documents and leave the index fresh."""
 
     n_documents: int = 0
     n_chunks: int = 0

@@ -17,7 +17,7 @@ from kbindex.document.compose import heading_paths
 
 @dataclass(frozen=True, slots=True)
 class SectionChange:
-    """What happened to a section; ``n_embedded`` are its chunks with a key of their own."""
+    """A change of a section; ``n_embedded`` counts its chunks with a new key."""
 
     kind: str
     """added | removed | reworded | renamed | moved"""
@@ -28,7 +28,7 @@ class SectionChange:
 
 @dataclass(frozen=True, slots=True)
 class DocumentChange:
-    """What happened to a document. Chunks are counted by their keys."""
+    """A change of a document. Chunks are counted by their keys."""
 
     kind: str
     """added | removed | renamed | changed"""
@@ -83,7 +83,7 @@ def _document_change(
 
 
 def diff_sections(before: Sequence[Line], after: Sequence[Line]) -> list[SectionChange]:
-    """Return what happened to each section of one document, in the order of ``after``."""
+    """Return the change of each section of one document, in the order of ``after``."""
     old, new = _sections(before), _sections(after)
     matcher = SequenceMatcher(None, [s.heading for s in old], [s.heading for s in new], False)
     changes: list[SectionChange] = []
@@ -138,6 +138,6 @@ def _keys(lines: Sequence[Line]) -> list[str]:
 
 
 def _looks_alike(before: Sequence[Line], after: Sequence[Line]) -> bool:
-    """Whether most of a vanished document stands in a new one."""
+    """Whether most chunks of a vanished document occur in a new one."""
     old, new = set(_keys(before)), set(_keys(after))
     return bool(old) and 2 * len(old & new) > max(len(old), len(new))

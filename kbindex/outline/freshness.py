@@ -16,7 +16,7 @@ from kbindex.outline.states import DocumentState, Known, Proven, Stale, Unreadab
 
 
 class Blobs(Protocol):
-    """Where contents come from: git's objects."""
+    """A source of contents by object id: git's objects."""
 
     def read_blobs(self, oids: Iterable[str]) -> Iterator[tuple[str, bytes]]:
         """Yield (object id, content) in the order asked."""

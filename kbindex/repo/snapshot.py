@@ -33,7 +33,7 @@ def read_snapshot(git: Git, tree: str, config: Config) -> Snapshot:
 def read_staged_snapshot(git: Git, config: Config) -> Snapshot:
     """List what git's index holds, without writing a tree: works read-only and in a merge.
 
-    A bare repository has none; what its HEAD holds stands for it.
+    A bare repository has none; its HEAD is listed instead.
     """
     if git.is_bare:
         head = git.trees.head()

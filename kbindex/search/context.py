@@ -15,11 +15,11 @@ _SMALLEST_PART = 32
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """A passage as it stands in the context; ``partial`` when its end was cut off."""
+    """A passage in the context; ``partial`` when its end was cut off."""
 
     hit: Hit
     char_end: int
-    """Where the excerpt ends, in the blob of the hit."""
+    """The end of the excerpt in the hit's blob, in code points."""
     text: str
     n_tokens: int
     """Citation and separators included."""
@@ -28,7 +28,7 @@ class Excerpt:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What fits, in the order of the hits, and what does not."""
+    """The excerpts that fit, in the order of the hits, and the hits that don't."""
 
     excerpts: tuple[Excerpt, ...]
     omitted: tuple[Hit, ...]

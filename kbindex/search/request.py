@@ -1,4 +1,4 @@
-"""What a search is asked: options, filters, and the request made of them."""
+"""The request of a search, with its options and filters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Filters:
-    """What a hit must satisfy, applied before ranking; empty means anything."""
+    """Conditions on a hit's document, applied before ranking; empty matches any."""
 
     path: str = ""
     type: str = ""

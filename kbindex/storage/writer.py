@@ -1,4 +1,4 @@
-"""Where new rows go: one WAL file for a hook run, or the table at a checkpoint.
+"""Writes new rows: into one WAL file for a hook run, or into the table at a checkpoint.
 
 Rows are only ever added. A checkpoint appends what the table lacks as one version and empties the
 WAL; the WAL files of a commit that failed or is repeated are folded into the new one.
@@ -29,7 +29,7 @@ Changes = dict[str, bytes | None]
 
 Vectors = Mapping[str, NDArray[np.float16]]
 Anchor = Callable[[set[str]], Iterable[Row]]
-"""Gives rows for keys, anchored in the documents as they are now; unknown keys are left out."""
+"""Returns rows for keys, anchored in the documents as they are now; unknown keys are left out."""
 
 
 class Checkpoint(Enum):

@@ -1,4 +1,4 @@
-"""Where the files of a view stand, and how they are opened, copied and discarded.
+"""The files of a view: their names, and how they are opened, copied and discarded.
 
 SQLite in WAL mode: readers go on while a writer works. Readers open the file read-only, for which
 SQLite (3.40) neither folds the log into the file nor removes it when the last one closes: so that

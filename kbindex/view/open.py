@@ -95,7 +95,7 @@ def _compared(repository: Repository, seal: Seal | None, index: str, *, in_memor
 
 
 def _is_at_fault(repository: Repository, seal: Seal | None, error: Exception) -> bool:
-    """Whether an error comes of the view; a damaged one is discarded, unless another stands there.
+    """Whether an error is the view's fault; a damaged view is discarded unless it was replaced.
 
     Raw errors of any kind may: of damage that leaves the files' times as they are.
     """

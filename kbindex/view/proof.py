@@ -1,4 +1,4 @@
-"""Is a view what was written? Reads all of it: structure, words, checksums of rows and vectors.
+"""Proves that a view is what was written: its structure, words, checksums of rows and vectors.
 
 Done when its files aren't those that were sealed: after a kill, a power cut, a restored backup,
 or when something else has written to them. What it costs is paid once, not by every query.

@@ -132,7 +132,7 @@ def read_chunk(columns: Sequence[Any]) -> ChunkRecord:
 
 @dataclass(frozen=True, slots=True)
 class ChunkTerms:
-    """What the text index holds of a chunk: terms, a space between them."""
+    """The terms of a chunk in the text index, separated by spaces."""
 
     title: str
     heading: str
@@ -153,7 +153,7 @@ class IndexedDocument:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What tells whether a document in the view is up to date."""
+    """The version of a document in the view."""
 
     id: int
     blob: str
@@ -163,7 +163,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Facets:
-    """What filters see of a document."""
+    """The properties of a document that filters look at."""
 
     id: int
     path: str

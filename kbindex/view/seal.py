@@ -31,12 +31,12 @@ Stamp = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Seal:
-    """What was proven."""
+    """The stamps of the files of a proven view."""
 
     revision: str
-    """What the view calls the state that was written last."""
+    """The name in the view of the state that was written last."""
     files: Mapping[str, Stamp]
-    """By name; an empty file counts as none."""
+    """File name → stamp; an empty file counts as missing."""
     boot: str
     """The run of the system that the seal holds for, empty once the files are on the disk.
 

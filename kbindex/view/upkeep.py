@@ -33,7 +33,7 @@ from kbindex.view.seal import is_intact, make_seal, read_seal, write_seal
 
 @dataclass(frozen=True)
 class Staged:
-    """What is staged, and where its view stands."""
+    """The staged index, and the names of its state."""
 
     repository: Repository
     snapshot: Snapshot
@@ -146,7 +146,7 @@ def discard_damaged(folder: Path, flaw: Exception) -> None:
 
 
 def mention_lack(error: Exception) -> None:
-    """Say that there is no room for the view, if that is what the error says."""
+    """Note that the disk has no room for the view, if the error means that."""
     if lacks_room(error):
         note_once(f"the local view can't be written ({describe(error)}): this run has its own")
 
