@@ -23,7 +23,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from kbindex.analysis.language import detect_language, known_languages, named_language
-from kbindex.analysis.tokenizer import read_words
 
 Detect = Callable[[str], tuple[str | None, float]]
 """Returns the language and how sure the detector is."""
@@ -33,16 +32,14 @@ WRONG_COSTS = 3.0
 
 
 def ours() -> Detect:
-    return lambda text: (detect_language(read_words(text).inline), 1.0)
+    return lambda text: (detect_language(text), 1.0)
 
 
 def langid() -> Detect:
-    from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
-    identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    from kbindex.analysis.detection import _identifier
 
     def detect(text: str) -> tuple[str | None, float]:
-        code, probability = identifier.classify(text)
+        code, probability = _identifier().classify(text)
         return named_language(code), float(probability)
 
     return detect

@@ -112,8 +112,7 @@ def test_one_edited_sentence_embeds_at_most_three_chunks_in_the_same_commit(
     rows, _ = decode_wal(repo.blob(new))
     assert 1 <= len(rows) <= 3
     assert any(
-        "Gustav"
-        in repo.call("get", TRANSCRIPT, "--span", f"{row.char_start}:{row.char_end}").out
+        "Gustav" in repo.call("get", TRANSCRIPT, "--span", f"{row.char_start}:{row.char_end}").out
         for row in rows
     )
     assert repo.git("status", "--porcelain") == ""

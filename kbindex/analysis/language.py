@@ -1,16 +1,16 @@
 """The language of a text, its stop words, and the stems of words.
 
-py3langid (Lui and Baldwin 2012) tells the language. Where it is not sure none is assumed: the
-stemmer of another language costs more than none. Stems are Snowball's (Porter 2001).
+Where the language is not clear none is assumed: the stemmer of another language costs more than
+none. Stems are Snowball's (Porter 2001).
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
+from kbindex.analysis.detection import detect_code
 from kbindex.analysis.stopwords import STOP_WORDS
 from kbindex.analysis.tokenizer import fold
 
@@ -54,10 +54,6 @@ _CODES = {
     "yi": "yiddish",
 }
 """ISO 639-1 codes of the languages that have a stemmer."""
-_LEAST_PROBABILITY = 0.3
-"""Of notes of 10 words in 41 languages 97% are told right and 0.4% wrong; with 0.1 it is 98% and
-0.4%, but of 5 words 2.5% are wrong instead of 1.3% (``benchmarks/language.py``)."""
-_loading = threading.Lock()
 
 
 def known_languages() -> list[str]:
@@ -74,25 +70,7 @@ def named_language(name: str) -> str | None:
 
 def detect_language(text: str) -> str | None:
     """Return the language of ``text`` if it has a stemmer, ``None`` when unsure."""
-    code, probability = _identifier().classify(text)
-    return _CODES.get(code) if probability >= _LEAST_PROBABILITY else None
-
-
-def prepare_detection() -> None:
-    """Load the model for ``detect_language`` in the background: it takes half a second."""
-    threading.Thread(target=_identifier, daemon=True).start()
-
-
-def _identifier() -> Any:
-    with _loading:
-        return _loaded_identifier()
-
-
-@cache
-def _loaded_identifier() -> Any:
-    from py3langid.langid import MODEL_FILE, LanguageIdentifier  # where a document is new
-
-    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    return _CODES.get(detect_code(text) or "")
 
 
 def telling_words(words: Sequence[str], languages: Collection[str]) -> list[str]:
