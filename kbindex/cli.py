@@ -309,7 +309,8 @@ def eval_command(
     form: Annotated[Format, typer.Option("--format", help="text or json.")] = Format.TEXT,
 ) -> None:
     """Measure how well the answers to a question file are found."""
-    from kbindex.commands.eval import EvalOptions, evaluate
+    from kbindex.commands.eval import evaluate
+    from kbindex.evaluation.report import EvalOptions
 
     _require_format(form, Format.TEXT, Format.JSON)
     names = tuple(dict.fromkeys(mode.strip() for mode in modes.split(",") if mode.strip()))
