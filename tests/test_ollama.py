@@ -7,7 +7,9 @@ Tests that take ``live`` run against the server at ``KBINDEX_TEST_OLLAMA``, if t
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +23,11 @@ from kbindex.core.model import Recipe
 from kbindex.embed import Embedder, load_embedder
 from kbindex.embed.batch import Embedded, Text, embed_texts
 from kbindex.embed.ollama.canaries import come_out_same, pack_vectors
+from kbindex.embed.ollama.client import weights_digest
 from kbindex.embed.select import open_embedder
 from kbindex.local.cache import Cache
 from testing.fake_ollama import (
+    CRASHES,
     E5,
     NOT_A_NUMBER,
     FakeOllama,
@@ -366,35 +370,69 @@ def test_a_server_that_fails_for_every_text_blames_no_document(
     server.forget()
     with pytest.raises(NoEmbedderError, match=r"fails for every text: .*CUDA error"):
         embed_all(embedder, ["a lens", "a wick"], tmp_path)
-    # Four attempts, and one plain sentence: no batch is halved for nothing.
-    assert [len(call["input"]) for call in server.embed_calls()] == [2, 2, 2, 2, 1]
+    # Four attempts, and one plain sentence twice: no batch is halved for nothing.
+    assert [len(call["input"]) for call in server.embed_calls()] == [2, 2, 2, 2, 1, 1]
 
 
+@pytest.mark.parametrize("version", CRASHES)
 def test_a_text_that_kills_the_runner_fails_its_document_alone(
-    server: FakeOllama, tmp_path: Path
+    server: FakeOllama, tmp_path: Path, version: str
 ) -> None:
-    server.refuse = lambda text: (500, "llama runner died") if "bad" in text else None
+    server.version, server.kills = version, lambda text: "bad" in text
     result = embed_all(embedder_for(server.url, tmp_path), ["a lamp", "bad", "a key"], tmp_path)
     assert list(result.failures) == ["doc1.md"]
-    assert "llama runner died" in result.failures["doc1.md"]
+    assert "do embedding request" in result.failures["doc1.md"]
+    assert len(result.vectors) == 2
 
 
-def test_a_slow_server_is_not_waited_for_without_end(tmp_path: Path) -> None:
-    import threading
+@pytest.mark.parametrize("version", CRASHES)
+@pytest.mark.parametrize("n_texts", [1, 3])
+def test_a_runner_that_died_once_is_no_fault_of_a_text(
+    server: FakeOllama, tmp_path: Path, no_waiting: list[float], version: str, n_texts: int
+) -> None:
+    """Out of memory, say: the server answers 400 and starts another with the next call."""
+    server.version = version
+    embedder = embedder_for(server.url, tmp_path)
+    embedder.embed_documents(["a lamp"])
+    server.crashes = 2
+    result = embed_all(embedder, [f"lens {i}" for i in range(n_texts)], tmp_path)
+    assert (len(result.vectors), result.failures) == (n_texts, {})
+    assert no_waiting == [0.5, 1.0]
 
-    never = threading.Event()
-    with serving(FakeOllama({"toy:latest": hash_model(512)})) as server:
-        embedder = embedder_for(server.url, tmp_path, ollama_timeout=1)
-        embedder.embed_documents(["a lamp"])
 
-        def wait(_text: str) -> None:
-            never.wait(20)
+def test_a_runner_that_dies_before_the_first_vector_does_not_make_the_model_unfit(
+    server: FakeOllama, tmp_path: Path
+) -> None:
+    server.crashes = 1
+    assert embedder_for(server.url, tmp_path).identity.dimension == 256
 
-        server.refuse = wait
-        with pytest.raises(NoEmbedderError, match="gives no answer in time") as caught:
-            embedder.embed_query("a lens")
-        never.set()
-    assert "ollama_timeout" in str(caught.value.remedy)
+
+def test_a_hung_runner_costs_one_time_out(server: FakeOllama, tmp_path: Path) -> None:
+    embedder = embedder_for(server.url, tmp_path, ollama_timeout=1)
+    embedder.embed_documents(["a lamp"])
+    server.is_hung = True
+    began = time.monotonic()
+    with pytest.raises(NoEmbedderError, match=r"gives no answer in time \(1 s\)") as caught:
+        embedder.embed_documents(["a lens"])
+    assert time.monotonic() - began < 3
+    assert "raise ollama_timeout" in str(caught.value.remedy)
+
+
+def test_a_query_waits_for_the_shorter_time(server: FakeOllama, tmp_path: Path) -> None:
+    embedder_for(server.url, tmp_path).embed_documents(["a lamp"])
+    config = Config(embedder="ollama:toy", query_timeout=1)
+    asking = open_embedder(config, None, tmp_path, {"OLLAMA_HOST": server.url}, for_query=True)
+    server.is_hung = True
+    with pytest.raises(NoEmbedderError, match=r"in time \(1 s\)") as caught:
+        asking.embed_query("a lens")
+    assert "raise query_timeout" in str(caught.value.remedy)
+
+
+def test_a_model_is_loaded_once_for_all_calls(server: FakeOllama, tmp_path: Path) -> None:
+    embedder = embedder_for(server.url, tmp_path)
+    embedder.embed_documents(["a lamp"])
+    embedder_for(server.url, tmp_path).embed_query("a wick")
+    assert server.n_loads == 1
 
 
 def test_a_server_that_is_down_is_named(tmp_path: Path) -> None:
@@ -472,7 +510,7 @@ def test_the_identity_is_of_model_digest_dimension_and_prefixes(
 ) -> None:
     identity = embedder_for(server.url, tmp_path).identity
     assert identity.name == "ollama/toy"
-    assert identity.digest == f"sha256:{server.models['toy:latest'].digest}"
+    assert identity.digest == f"sha256:{server.models['toy:latest'].weights}"
     assert identity.dimension == 256
     assert embedder_for(server.url, tmp_path, "toy:latest").identity == identity
 
@@ -489,17 +527,103 @@ def test_pulling_another_model_under_the_name_is_another_identity(
 ) -> None:
     first = embedder_for(server.url, tmp_path)
     recipe = recipe_of(first)
-    server.models["toy:latest"].digest = "00" * 32
+    server.models["toy:latest"].weights = "00" * 32
     second = embedder_for(server.url, tmp_path, stored=recipe)
     assert second.identity != first.identity
     assert second.identity.digest == f"sha256:{'00' * 32}"
+
+
+def test_the_same_weights_with_another_parameter_are_the_same_model(
+    server: FakeOllama, tmp_path: Path
+) -> None:
+    """Each `ollama create`, and each release's, gives the manifest another digest."""
+    recipe = recipe_of(embedder_for(server.url, tmp_path))
+    before = server.models["toy:latest"].digest
+    server.models["toy:latest"].extra = "PARAMETER num_thread 2"
+    assert server.models["toy:latest"].digest != before
+    for folder in (tmp_path, tmp_path / "new clone"):
+        assert embedder_for(server.url, folder, stored=recipe).identity == recipe.embedder
+        assert embedder_for(server.url, folder).identity == recipe.embedder
+
+
+def of_manifest(recipe: Recipe, server: FakeOllama) -> Recipe:
+    """Return a recipe as it was when the digest was the manifest's."""
+    digest = f"sha256:{server.models['toy:latest'].digest}"
+    return replace(recipe, embedder=replace(recipe.embedder, digest=digest))
+
+
+def test_an_index_that_names_the_manifest_stays_as_it_is(
+    server: FakeOllama, tmp_path: Path
+) -> None:
+    recipe = of_manifest(recipe_of(embedder_for(server.url, tmp_path)), server)
+    again = embedder_for(server.url, tmp_path / "new clone", stored=recipe)
+    assert (again.identity, again.origin) == (recipe.embedder, recipe.origin)
+
+
+def test_a_manifest_whose_weights_a_clone_has_seen_is_known_by_them(
+    server: FakeOllama, tmp_path: Path
+) -> None:
+    recipe = of_manifest(recipe_of(embedder_for(server.url, tmp_path)), server)
+    server.models["toy:latest"].extra = "PARAMETER num_thread 2"
+    assert embedder_for(server.url, tmp_path, stored=recipe).identity == recipe.embedder
+    stranger = embedder_for(server.url, tmp_path / "new clone", stored=recipe)
+    assert stranger.identity != recipe.embedder
+    server.models["toy:latest"].weights = "00" * 32
+    assert embedder_for(server.url, tmp_path, stored=recipe).identity != recipe.embedder
+
+
+def test_where_no_file_of_weights_is_named_the_manifest_is_the_model(
+    server: FakeOllama, tmp_path: Path
+) -> None:
+    server.tells_weights = False
+    identity = embedder_for(server.url, tmp_path).identity
+    assert identity.digest == f"sha256:{server.models['toy:latest'].digest}"
+
+
+@pytest.mark.parametrize(
+    "name", ["TOY", "library/toy", "registry.ollama.ai/library/Toy", "toy:latest"]
+)
+def test_a_model_has_one_identity_under_all_its_names(
+    server: FakeOllama, tmp_path: Path, name: str
+) -> None:
+    identity = embedder_for(server.url, tmp_path).identity
+    named = embedder_for(server.url, tmp_path, name)
+    assert named.identity == identity
+    assert named.embed_documents(["a lamp"]).shape == (1, 256)
+    # An index may be of before: then its own spelling stays.
+    recipe = recipe_of(named)
+    earlier = replace(recipe, embedder=replace(recipe.embedder, model="Library/Toy"))
+    assert embedder_for(server.url, tmp_path, stored=earlier).identity == earlier.embedder
+    assert embedder_for(server.url, tmp_path, name, earlier).identity == earlier.embedder
+
+
+@pytest.mark.parametrize(
+    ("modelfile", "expected"),
+    [
+        (f"# FROM toy\n\nFROM /root/.ollama/models/blobs/sha256-{'ab' * 32}\n", "ab" * 32),
+        (f"FROM C:\\Users\\Ada\\models\\blobs\\sha256-{'ab' * 32}\r\n", "ab" * 32),
+        (f'FROM "/a b/blobs/sha256-{"ab" * 32}"\n', "ab" * 32),
+        ("FROM toy:latest\n", None),
+        (f'LICENSE """\nFROM ME, about blobs\n"""\nFROM /x/sha256-{"ab" * 32}\n', None),
+    ],
+)
+def test_the_weights_are_those_that_the_modelfile_names(
+    modelfile: str, expected: str | None
+) -> None:
+    assert weights_digest(modelfile) == (expected and f"sha256:{expected}")
+
+
+def test_an_adapter_is_part_of_the_weights() -> None:
+    base = f"FROM /x/blobs/sha256-{'ab' * 32}\n"
+    found = weights_digest(f"{base}ADAPTER /x/blobs/sha256-{'cd' * 32}\n")
+    assert found not in (None, weights_digest(base))
 
 
 def test_an_upgrade_that_computes_the_same_changes_nothing(
     server: FakeOllama, tmp_path: Path
 ) -> None:
     recipe = recipe_of(embedder_for(server.url, tmp_path))
-    assert recipe.origin.server == "ollama 0.12.3"
+    assert recipe.origin.server == "ollama 0.33.0"
     server.version = "0.99.0"
     noise = 1e-4
     server.change = lambda _text, vector: [x + noise * (-1) ** i for i, x in enumerate(vector)]
@@ -521,7 +645,7 @@ def test_an_upgrade_that_computes_otherwise_is_another_identity(
     assert new.origin.server == "ollama 0.99.0"
     # An index made by the new one is that of the new one, and no longer that of the old one.
     assert embedder_for(server.url, tmp_path, stored=recipe_of(new)).identity == new.identity
-    server.version, server.change = "0.12.3", lambda _text, vector: vector
+    server.version, server.change = "0.33.0", lambda _text, vector: vector
     assert embedder_for(server.url, tmp_path, stored=recipe_of(new)).identity != new.identity
 
 

@@ -113,7 +113,7 @@ def test_an_index_through_a_server_is_fresh_searchable_and_says_what_made_it(
     assert content["embedder"]["provider"] == "ollama"
     assert content["embedder"]["model"] == "toy"
     assert content["embedder"]["dimension"] == 256
-    assert content["origin"]["server"] == "ollama 0.12.3"
+    assert content["origin"]["server"] == "ollama 0.33.0"
     assert len(content["origin"]["canaries"]) == 4
     assert "127.0.0.1" not in json.dumps(content)
     code, answer, err = query(library)
@@ -352,8 +352,25 @@ def test_without_its_server_a_query_by_meaning_fails(unusable: Repo, mode: str) 
     assert re.search(r"remedy: (start it \('ollama serve'\)|ollama pull toy)", err)
 
 
+def test_a_hung_runner_holds_a_query_for_seconds_and_a_commit_once(
+    library: Repo, server: FakeOllama
+) -> None:
+    server.is_hung = True
+    began = time.monotonic()
+    code, answer, _ = query(library, KBINDEX_QUERY_TIMEOUT="1")
+    assert (code, answer["mode"]) == (0, "lexical")
+    assert "words alone: Ollama at " in answer["degraded"]
+    assert "gives no answer in time (1 s)" in answer["degraded"]
+    assert time.monotonic() - began < 10
+    library.write(PLAIN, "Another paragraph.\n")
+    server.forget()
+    library.environment["KBINDEX_OLLAMA_TIMEOUT"] = "1"
+    assert "gives no answer in time (1 s)" in commit_fails(library)
+    assert len(server.embed_calls()) == 1
+
+
 def swap_digest(server: FakeOllama) -> dict[str, str]:
-    server.models["toy:latest"].digest = "0123456789abcdef" * 4
+    server.models["toy:latest"].weights = "0123456789abcdef" * 4
     return {}
 
 
@@ -399,7 +416,7 @@ def swap_computation(server: FakeOllama) -> dict[str, str]:
         (swap_prefix, 'embedder query_prefix: "" → "query: "'),
         (
             swap_computation,
-            "embedder's computation, of the same weights: ollama 0.12.3 → ollama 0.99.0",
+            "embedder's computation, of the same weights: ollama 0.33.0 → ollama 0.99.0",
         ),
     ],
 )
@@ -416,6 +433,8 @@ def test_vectors_of_another_identity_are_never_compared(
         code, answer, err = query(library, "--mode", mode, **variables)
         assert (code, answer) == (3, None), err
         assert "their vectors can't be compared" in err
+        is_alike = swap in (swap_digest, swap_dimension, swap_prefix, swap_computation)
+        assert ("by another ollama/toy than the one here" in err) == is_alike
         assert named in err
         assert "remedy: kbindex update" in err
     assert query(library, "--mode", "lexical", **variables)[0] == 0
@@ -442,7 +461,7 @@ def test_an_upgraded_server_that_computes_the_same_leaves_the_recipe_alone(
     assert library.call("update").code == 0
     assert library.git("status", "--porcelain") == ""
     assert library.blob(RECIPE) == before
-    assert b"0.12.3" in before
+    assert b"0.33.0" in before
 
 
 def test_an_upgraded_server_that_computes_otherwise_is_another_embedder(
@@ -450,7 +469,7 @@ def test_an_upgraded_server_that_computes_otherwise_is_another_embedder(
 ) -> None:
     swap_computation(server)
     library.write(PLAIN, "Another paragraph.\n")
-    named = "embedder's computation, of the same weights: ollama 0.12.3 → ollama 0.99.0"
+    named = "embedder's computation, of the same weights: ollama 0.33.0 → ollama 0.99.0"
     assert f"the index was made with another recipe: {named}" in commit_fails(library)
     done = library.call("update")
     assert done.code == 0, done.err
@@ -598,6 +617,13 @@ def test_a_model_of_the_cloud_needs_approval_although_the_server_is_here(
     )
     done = library.call("update", OLLAMA_HOST=server.url)
     assert done.code == 0, done.err
+
+
+def test_doctor_names_the_release_that_answers(library: Repo, server: FakeOllama) -> None:
+    server.version = "0.99.0"  # the recipe names another
+    done = library.call("doctor")
+    assert done.code == 0, done.out
+    assert "ollama/toy, 256 dimensions, ollama 0.99.0" in done.out
 
 
 def test_doctor_finds_a_server_that_cuts_texts(library: Repo, server: FakeOllama) -> None:

@@ -20,7 +20,7 @@ from kbindex.embed import OLLAMA, Embedder
 from kbindex.embed.ollama.approvals import approved_origins
 from kbindex.embed.ollama.canaries import probe_texts, tail_is_seen
 from kbindex.embed.ollama.servers import configured_server
-from kbindex.embed.select import open_embedder
+from kbindex.embed.select import answering_server, open_embedder
 from kbindex.git.hooks import HOOK_TYPES, PRE_COMMIT_CONFIG, calls_us
 from kbindex.git.worktree import read_file
 from kbindex.repo.repository import Repository
@@ -164,7 +164,8 @@ def _embedder(repository: Repository) -> Iterator[Finding]:
     embedder = open_embedder(config, stored, repository.cache_dir, os.environ)
     identity = embedder.identity
     embedder.embed_query("kbindex")
-    server = f", {embedder.origin.server}" if embedder.origin.server else ""
+    answering = answering_server(embedder)
+    server = f", {answering}" if answering else ""
     yield Finding("embedder", "ok", f"{identity.name}, {identity.dimension} dimensions{server}")
     yield _tail(embedder)
     if stored is not None and stored.embedder != identity:

@@ -34,6 +34,8 @@ class Config:
     """Where Ollama is; a host of a repository's own choice needs its user's approval."""
     ollama_timeout: int = 120
     """Seconds that one call may take."""
+    query_timeout: int = 30
+    """Seconds that one call may take for a query, which can be answered from words."""
     query_prefix: str = "auto"
     """Put before queries for a model of Ollama; ``auto`` is what the model wants."""
     document_prefix: str = "auto"

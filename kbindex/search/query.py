@@ -103,7 +103,7 @@ def query_embedder(repository: Repository, recipe: Recipe) -> Embedder:
     config = repository.config
     refuse_other_composition(recipe)
     _require_identity(recipe, wanted_recipe(config, expected_identity(config, recipe.embedder)))
-    embedder = open_embedder(config, recipe, repository.cache_dir, os.environ)
+    embedder = open_embedder(config, recipe, repository.cache_dir, os.environ, for_query=True)
     _require_identity(recipe, wanted_recipe(config, embedder.identity, embedder.origin))
     return embedder
 
@@ -113,9 +113,12 @@ def _require_identity(recipe: Recipe, wanted: Recipe) -> None:
     if recipe.embedder != wanted.embedder:
         changes = compare_recipes(recipe, wanted)
         named = name_changes(change for change in changes if change.is_of_embedder)
+        ours, theirs = wanted.embedder.name, recipe.embedder.name
+        who = f"{theirs}, the configured embedder is {ours}"
+        if ours == theirs:
+            who = f"another {theirs} than the one here"
         raise RecipeError(
-            f"the index was made by {recipe.embedder.name}, the configured embedder is "
-            f"{wanted.embedder.name}: their vectors can't be compared ({named})",
+            f"the index was made by {who}: their vectors can't be compared ({named})",
             "kbindex update   (or set 'embedder' back; --mode lexical works meanwhile)",
             mended_by_update=True,
         )

@@ -5,9 +5,12 @@ Identity, canaries and the probe are in ``embedder``.
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -18,6 +21,7 @@ from kbindex.core.errors import EmbeddingError, NoEmbedderError, TooLongError
 from kbindex.embed.ollama import canaries
 from kbindex.embed.ollama.errors import UnansweredError, translate
 from kbindex.embed.ollama.hosts import Server
+from kbindex.embed.ollama.names import canonical_name
 
 if TYPE_CHECKING:
     import httpx
@@ -29,6 +33,27 @@ PAUSES = (0.5, 1.0, 2.0)
 USUAL_CONTEXT = 2048
 """Context length in tokens; more than a chunk of the default size has. Memory grows with its
 square."""
+_FROM_BLOB = re.compile(
+    r"^(?:FROM|ADAPTER)\s.*[/\\]blobs[/\\]sha256[-:]([0-9a-f]{64})\"?\s*$", re.MULTILINE
+)
+"""A line of a Modelfile that names a file of weights."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long one call may take, and the setting that says so."""
+
+    seconds: int
+    setting: str
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the server tells of a model: context length in tokens, digest of the weights."""
+
+    n_context: int
+    weights: str | None
+    """``sha256:…``, ``None`` where the server doesn't tell."""
 
 
 class OllamaServer:
@@ -38,11 +63,11 @@ class OllamaServer:
         self,
         find: Callable[[], Server],
         model: str,
-        timeout: int,
+        patience: Patience,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        """``find`` raises NoEmbedderError where text may not be sent; ``timeout`` in seconds."""
-        self._find, self._name, self._timeout, self._pause = find, model, timeout, pause
+        """``find`` raises NoEmbedderError where text may not be sent."""
+        self._find, self._name, self._patience, self._pause = find, model, patience, pause
         self.n_context = 0
         """Most tokens of a text and of a batch; 0 until it is known."""
         self.dimension: int | None = None
@@ -60,7 +85,7 @@ class OllamaServer:
         Raises TooLongError, EmbeddingError, NoEmbedderError.
         """
         try:
-            return self._attempt(texts, pauses)
+            return self.attempt(texts, pauses)
         except TooLongError:
             raise
         except EmbeddingError as error:
@@ -69,6 +94,14 @@ class OllamaServer:
             raise
 
     def _require_health(self, failure: EmbeddingError) -> None:
+        """Raise NoEmbedderError if a plain sentence fails twice, too."""
+        for pause in PAUSES[:1]:
+            try:
+                self.ask([canaries.TEXTS[0]])
+            except (EmbeddingError, UnansweredError):
+                self._pause(pause)
+            else:
+                return
         try:
             self.ask([canaries.TEXTS[0]])
         except (EmbeddingError, UnansweredError):
@@ -78,12 +111,17 @@ class OllamaServer:
                 "what is embedded so far is kept",
             ) from None
 
-    def _attempt(self, texts: list[str], pauses: Sequence[float]) -> NDArray[np.float32]:
-        """Ask; after UnansweredError pause and ask again."""
+    def attempt(self, texts: list[str], pauses: Sequence[float] = PAUSES) -> NDArray[np.float32]:
+        """Ask; after UnansweredError pause and ask again, unless the time ran out.
+
+        Raises TooLongError, EmbeddingError, NoEmbedderError.
+        """
         for pause in pauses:
             try:
                 return self.ask(texts)
-            except UnansweredError:
+            except UnansweredError as error:
+                if error.is_late:
+                    raise self.unreachable(error) from None
                 self._pause(pause)
         try:
             return self.ask(texts)
@@ -92,7 +130,7 @@ class OllamaServer:
                 failure = EmbeddingError(None, error.reason)
                 self._require_health(failure)  # before a batch is halved for nothing
                 raise failure from None
-            raise self.unreachable(error.reason) from None
+            raise self.unreachable(error) from None
 
     def ask(self, texts: list[str]) -> NDArray[np.float32]:
         """Make one call and validate its answer. Raises UnansweredError for a transient failure."""
@@ -115,7 +153,7 @@ class OllamaServer:
     def _client(self) -> ollama.Client:
         import ollama
 
-        timeout = (_CONNECT_SECONDS, *[float(self._timeout)] * 3)
+        timeout = (_CONNECT_SECONDS, *[float(self._patience.seconds)] * 3)
         return ollama.Client(
             host=self._server.url,
             timeout=timeout,
@@ -143,32 +181,47 @@ class OllamaServer:
         key = os.environ.get("OLLAMA_API_KEY")
         return {"Authorization": f"Bearer {key}"} if key and self._server.is_own else {}
 
-    def digest(self) -> str:
-        """Return the digest of the model's files, which changes with ``ollama pull``."""
+    def manifest_digest(self) -> str:
+        """Return the digest of the model's manifest.
+
+        It names weights, template, parameters and licence together: the same weights with another
+        parameter, or created by another release, have another.
+        """
         with translate(self.origin, self._name):
             models = self._client.list().models
-        wanted = _tagged(self._name)
+        wanted = canonical_name(self._name)
         for model in models:
-            if _tagged(model.model or "") == wanted and model.digest:
+            if canonical_name(model.model or "") == wanted and model.digest:
                 return f"sha256:{model.digest.removeprefix('sha256:')}"
         raise NoEmbedderError(
             f"Ollama at {self.origin} has no model '{self._name}'",
             f"ollama pull {self._name}",
         )
 
-    def context_length(self) -> int:
-        """Return the model's context length in tokens."""
+    def show(self) -> Shown:
+        """Return what the server tells of the model."""
         with translate(self.origin, self._name):
-            info = self._client.show(self._name).modelinfo or {}
+            shown = self._client.show(self._name)
+            info = shown.modelinfo or {}
+            parent = shown.details.parent_model if shown.details else None
+            written = shown.modelfile or f"FROM {parent}"
         length = info.get(f"{info.get('general.architecture')}.context_length")
-        return length if isinstance(length, int) and length > 0 else USUAL_CONTEXT
+        return Shown(
+            length if isinstance(length, int) and length > 0 else USUAL_CONTEXT,
+            weights_digest(written) or weights_digest(f"FROM {parent}"),
+        )
 
-    def unreachable(self, reason: str) -> NoEmbedderError:
+    def unreachable(self, error: UnansweredError) -> NoEmbedderError:
         """Return the error for a server that does not answer, with its remedy."""
+        if error.is_late:
+            return NoEmbedderError(
+                f"Ollama at {self.origin} {error.reason} ({self._patience.seconds} s)",
+                f"raise {self._patience.setting} if the model takes longer to load or to compute "
+                "('kbindex doctor' loads it); restart the server if it hangs ('ollama serve')",
+            )
         return NoEmbedderError(
-            f"Ollama at {self.origin} {reason}",
-            "start it ('ollama serve'), or say where it is (OLLAMA_HOST); a slow one may need a "
-            "larger ollama_timeout",
+            f"Ollama at {self.origin} {error.reason}",
+            "start it ('ollama serve'), or say where it is (OLLAMA_HOST)",
         )
 
 
@@ -178,10 +231,15 @@ def _without_key(request: httpx.Request) -> httpx.Request:
     return request
 
 
-def _tagged(model: str) -> str:
-    """Return a model's name as Ollama completes it; case doesn't count there."""
-    name = model.lower()
-    return name if ":" in name.rsplit("/", 1)[-1] else f"{name}:latest"
+def weights_digest(modelfile: str) -> str | None:
+    """Return the digest of the weights that a Modelfile names, ``None`` if it names no file.
+
+    Of several files (an adapter, a projector) it is the digest of their digests.
+    """
+    found = _FROM_BLOB.findall(modelfile)
+    if len(found) < 2:
+        return f"sha256:{found[0]}" if found else None
+    return f"sha256:{hashlib.sha256(' '.join(found).encode()).hexdigest()}"
 
 
 def _proven(

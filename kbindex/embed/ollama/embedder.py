@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,7 +28,7 @@ from kbindex.configuration.recipe import weights
 from kbindex.core.errors import EmbeddingError, NoEmbedderError, TooLongError
 from kbindex.core.model import EmbedderIdentity, Origin
 from kbindex.embed.ollama import canaries
-from kbindex.embed.ollama.client import PAUSES, USUAL_CONTEXT, OllamaServer
+from kbindex.embed.ollama.client import PAUSES, USUAL_CONTEXT, OllamaServer, Patience
 from kbindex.embed.ollama.errors import UnansweredError
 from kbindex.embed.ollama.hosts import Server
 from kbindex.local.files import parse_json
@@ -51,12 +52,15 @@ class Memory(Protocol):
 class Wanted:
     """The model that the configuration asks for, and the identity that the index has."""
 
+    name: str
+    """As it is configured: what the server is asked for."""
     model: str
+    """As the identity names it; one for all names that mean the same model."""
     query_prefix: str
     document_prefix: str
     longest_text: int
     """Most cl100k tokens of a chunk with its context."""
-    timeout: int
+    patience: Patience
     stored: EmbedderIdentity | None = None
     """The identity of the index, where it is of the same provider, model and prefixes."""
     origin: Origin = field(default_factory=Origin)
@@ -67,7 +71,9 @@ class _Model:
     """A model as a server has it; ``n_context`` is the context length to use, in its tokens."""
 
     version: str
+    manifest: str
     digest: str
+    """Of the weights; where the server doesn't tell it, of the manifest."""
     dimension: int
     n_context: int
 
@@ -95,7 +101,7 @@ class OllamaEmbedder:
     ) -> None:
         """``find_server`` raises NoEmbedderError where text may not be sent."""
         self._wanted, self._memory = wanted, memory
-        self._server = OllamaServer(find_server, wanted.model, wanted.timeout, pause)
+        self._server = OllamaServer(find_server, wanted.name, wanted.patience, pause)
 
     # What it is
 
@@ -124,9 +130,7 @@ class OllamaEmbedder:
             return _Settled(stored, self._wanted.origin, error)
         actual = self._identity_of(model)
         origin = Origin(f"ollama {model.version}", now)
-        if stored is not None and (
-            weights(stored.digest) != model.digest or stored.dimension != model.dimension
-        ):
+        if stored is not None and not self._is_same_model(stored, model):
             stored = None
         # Without an index there may be work of an interrupted build, by the server of that time.
         before = self._wanted.origin.canaries if stored else self._computed_by(model.digest)
@@ -136,6 +140,19 @@ class OllamaEmbedder:
         if stored is None:
             return _Settled(actual, origin)
         return _Settled(stored, self._wanted.origin if before else origin)
+
+    def _is_same_model(self, stored: EmbedderIdentity, model: _Model) -> bool:
+        """Whether an index is of this model's weights.
+
+        Earlier indexes name the manifest: the one that the server has, or one whose weights this
+        clone has seen.
+        """
+        named = weights(stored.digest)
+        is_named = (
+            named in (model.digest, model.manifest)
+            or self._memory.recall(f"weights {named}") == model.digest
+        )
+        return is_named and stored.dimension == model.dimension
 
     def _computed_by(self, digest: str) -> tuple[str, ...]:
         """Return the canaries of the server that made this clone's first vectors of a digest."""
@@ -195,30 +212,40 @@ class OllamaEmbedder:
         """Ask the server for version, digest and, where they are not known yet, sizes."""
         server = self._server
         try:
-            version, digest = server.version(), server.digest()
-            noted = _sizes(self._memory.recall(f"model {digest}"))
-            length, dimension = noted or (server.context_length(), 0)
+            version, manifest = server.version(), server.manifest_digest()
+            noted = _sizes(self._memory.recall(f"model {manifest}"))
+            digest = _digest(self._memory.recall(f"weights {manifest}"))
+            shown = None if noted and digest else server.show()
+            if shown is not None:
+                digest = shown.weights or manifest
+                self._memory.note(f"weights {manifest}", digest)
+            length, dimension = noted or (shown.n_context if shown else USUAL_CONTEXT, 0)
             server.n_context = min(length, max(USUAL_CONTEXT, 2 * self._wanted.longest_text))
             if not noted:
                 # /api/show names the width inside the model, which need not be the vector's.
-                dimension = server.ask([canaries.TEXTS[0]]).shape[1]
-                self._memory.note(f"model {digest}", json.dumps([length, dimension]))
+                dimension = server.attempt([canaries.TEXTS[0]]).shape[1]
+                self._memory.note(f"model {manifest}", json.dumps([length, dimension]))
         except UnansweredError as error:
-            raise server.unreachable(error.reason) from None
+            raise server.unreachable(error) from None
         except EmbeddingError as error:
             raise NoEmbedderError(
                 f"{self._wanted.model} can't embed: {error.message}",
                 "name a model that embeds, such as 'ollama:bge-m3'",
             ) from None
         server.dimension = dimension
-        return _Model(version, digest, dimension, server.n_context)
+        return _Model(version, manifest, digest or manifest, dimension, server.n_context)
+
+    @property
+    def release(self) -> str:
+        """The server that answers now: name and version. Raises NoEmbedderError."""
+        return f"ollama {self._require_server().version}"
 
     # Trust
 
     def _canaries(self) -> tuple[str, ...]:
         """Return the packed canary vectors of this server, from memory where it is the same."""
         model = self._model
-        name = f"canaries {self._server.origin} {model.version} {model.digest}"
+        name = f"canaries {self._server.origin} {model.version} {model.manifest}"
         noted = _strings(self._memory.recall(name))
         if noted:
             return noted
@@ -249,7 +276,7 @@ class OllamaEmbedder:
         Raises NoEmbedderError where the server can't be asked.
         """
         model = self._require_server()
-        name = f"tails {self._server.origin} {model.version} {model.digest} {model.n_context}"
+        name = f"tails {self._server.origin} {model.version} {model.manifest} {model.n_context}"
         noted = self._memory.recall(name)
         if noted != "seen":
             lengths = [int(model.n_context * share) for share in _PROBED]
@@ -282,6 +309,11 @@ def _strings(noted: str | None) -> tuple[str, ...]:
     found = parse_json(noted or "")
     is_list = isinstance(found, list) and all(isinstance(item, str) for item in found)
     return tuple(found) if is_list else ()
+
+
+def _digest(noted: str | None) -> str | None:
+    """Return a noted digest, ``None`` for anything else."""
+    return noted if noted and re.fullmatch(r"sha256:[0-9a-f]{64}", noted) else None
 
 
 def _sizes(noted: str | None) -> tuple[int, int] | None:

@@ -17,18 +17,27 @@ _TOO_LONG = re.compile(
     re.IGNORECASE,
 )
 _NOT_A_NUMBER = re.compile(r"\bNaN\b|\bInf\b")
+_RUNNER = re.compile(
+    r"do embedding request|llama[ -](runner|server)|model runner|runner process"
+    r"|(Post|Get) \"http://(127\.0\.0\.1|localhost)",
+    re.IGNORECASE,
+)
+"""Names the process that holds the model. Its crash is answered with 400 from 0.25 to 0.33:
+``do embedding request: Post "http://127.0.0.1:…/v1/embeddings": EOF``. The next call starts it."""
 
 
 class UnansweredError(Exception):
     """No usable answer this time; another attempt may get one.
 
-    ``is_reply`` says that the server did reply, with an error of its own.
+    ``is_reply`` says that the server did reply, with an error of its own; ``is_late`` that the
+    time ran out, so that another attempt would take as long again.
     """
 
-    def __init__(self, reason: str, *, is_reply: bool = False) -> None:
+    def __init__(self, reason: str, *, is_reply: bool = False, is_late: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.is_reply = is_reply
+        self.is_late = is_late
 
 
 @contextmanager
@@ -50,7 +59,7 @@ def translate(origin: str, model: str) -> Iterator[None]:
     except (ConnectionError, httpx.ConnectError, httpx.ConnectTimeout):
         raise UnansweredError("can't be reached") from None
     except httpx.TimeoutException:
-        raise UnansweredError("gives no answer in time") from None
+        raise UnansweredError("gives no answer in time", is_late=True) from None
     except httpx.RequestError as error:
         raise UnansweredError(f"broke the connection off ({error})") from None
     except (ImportError, OSError) as error:  # of a proxy or certificate that can't be used
@@ -79,6 +88,6 @@ def _reply(status: int, message: str, origin: str, model: str) -> Exception:
             f"the server at {origin} refuses access (HTTP {status}): {said}",
             "set OLLAMA_API_KEY, or name another server (OLLAMA_HOST)",
         )
-    if status == 429 or status >= 500:
+    if status == 429 or status >= 500 or _RUNNER.search(said):
         return UnansweredError(f"fails with HTTP {status}: {said}", is_reply=True)
     return EmbeddingError(None, said)
