@@ -40,6 +40,7 @@ class NoiseEmbedder:
     origin = Origin()
     max_tokens = 8192
     dense_weight = 0.4
+    n_parallel = 1
 
     def count_tokens(self, text: str) -> int:
         return len(text) // 4

@@ -137,7 +137,8 @@ def init_command(
         str | None, typer.Option(metavar="KIND", help="pre-commit, native or none.")
     ] = None,
     embedder: Annotated[
-        str | None, typer.Option(metavar="NAME", help="builtin, ollama:MODEL, portable or hash.")
+        str | None,
+        typer.Option(metavar="NAME", help="builtin, ollama:MODEL, openai:MODEL, portable or hash."),
     ] = None,
 ) -> None:
     """Set a repository up: configuration, hooks, first build. Safe to repeat."""

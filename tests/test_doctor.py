@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kbindex.embed.ollama.approvals import approvals_file, approve_origin, approved_origins
-from kbindex.embed.ollama.facts import Facts
+from kbindex.embed.servers.approvals import approvals_file, approve_origin, approved_origins
+from kbindex.embed.servers.facts import Facts
 from kbindex.local.user_folders import cache_folder
 from testing.repositories import Repo
 

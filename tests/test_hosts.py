@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kbindex.core.errors import UsageError
-from kbindex.embed.ollama.hosts import CLOUD, is_cloud_model, parse_server
-from kbindex.embed.ollama.prefixes import model_prefixes
+from kbindex.embed.servers.hosts import CLOUD, is_cloud_model, parse_server
+from kbindex.embed.servers.prefixes import model_prefixes
 
 pytestmark = pytest.mark.quick
 

@@ -22,9 +22,9 @@ from kbindex.core.errors import EmbeddingError, NoEmbedderError, TooLongError, U
 from kbindex.core.model import Recipe
 from kbindex.embed import Embedder, load_embedder
 from kbindex.embed.batch import Embedded, Text, embed_texts
-from kbindex.embed.ollama.canaries import come_out_same, pack_vectors
 from kbindex.embed.ollama.client import weights_digest
 from kbindex.embed.select import open_embedder
+from kbindex.embed.servers.canaries import come_out_same, pack_vectors
 from kbindex.local.cache import Cache
 from testing.fake_ollama import (
     CRASHES,
@@ -65,7 +65,7 @@ def embedder_for(
 ) -> Embedder:
     config = Config(embedder=f"ollama:{model}", **settings)  # type: ignore[arg-type]
     embedder = open_embedder(config, stored, local, {"OLLAMA_HOST": url})
-    embedder._server._pause = PAUSES.append  # type: ignore[attr-defined]
+    embedder._calls.pause = PAUSES.append  # type: ignore[attr-defined]
     return embedder
 
 

@@ -632,7 +632,7 @@ def test_doctor_finds_a_server_that_cuts_texts(library: Repo, server: FakeOllama
     done = library.call("doctor")
     assert done.code == 1, done.out
     (line,) = (line for line in done.out.splitlines() if line.startswith("error"))
-    assert "Ollama 0.14.0" in line
+    assert "(ollama 0.14.0)" in line
     assert "cuts long texts for toy although it is told not to" in line
     assert "remedy: another release of Ollama" in done.out
     library.write(PLAIN, "Another paragraph.\n")

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from kbindex.embed.ollama.approvals import approve_origin, approved_origins
-from kbindex.embed.ollama.facts import Facts
+from kbindex.embed.servers.approvals import approve_origin, approved_origins
+from kbindex.embed.servers.facts import Facts
 from kbindex.git.staging import read_unstaged
 from kbindex.local.files import parse_json, read_strings
 from kbindex.local.lock import hold_lock, is_held

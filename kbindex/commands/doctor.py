@@ -6,8 +6,8 @@ from pathlib import Path
 
 from kbindex.commands.doctor_checks import examine
 from kbindex.core.errors import ExitCode
-from kbindex.embed.ollama.approvals import approve_origin
-from kbindex.embed.ollama.hosts import parse_server
+from kbindex.embed.servers.approvals import approve_origin
+from kbindex.embed.servers.hosts import parse_server
 from kbindex.output.console import note, put
 from kbindex.output.formats import Format
 from kbindex.output.render import render_findings

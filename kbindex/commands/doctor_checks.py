@@ -16,11 +16,11 @@ from kbindex.core.errors import KbindexError, NoIndexError, UnsafePlaceError
 from kbindex.core.model import Finding, Recipe
 from kbindex.core.paths import OUTLINES, RECIPE, TABLE, WAL
 from kbindex.document.tokens import count_tokens
-from kbindex.embed import OLLAMA, Embedder
-from kbindex.embed.ollama.approvals import approved_origins
-from kbindex.embed.ollama.canaries import probe_texts, tail_is_seen
-from kbindex.embed.ollama.servers import configured_server
+from kbindex.embed import Embedder
 from kbindex.embed.select import answering_server, open_embedder
+from kbindex.embed.servers.approvals import approved_origins
+from kbindex.embed.servers.canaries import probe_texts, tail_is_seen
+from kbindex.embed.servers.trust import configured_server
 from kbindex.git.hooks import HOOK_TYPES, PRE_COMMIT_CONFIG, calls_us
 from kbindex.git.worktree import read_file
 from kbindex.repo.repository import Repository
@@ -141,9 +141,9 @@ def _recipe(repository: Repository) -> Recipe:
 
 
 def _server(repository: Repository) -> Iterator[Finding]:
-    if not repository.config.embedder.startswith(f"{OLLAMA}:"):
-        return
     server = configured_server(repository.config, os.environ)
+    if server is None:
+        return
     if server.is_loopback:
         whose = "on this machine"
     elif server.is_own:

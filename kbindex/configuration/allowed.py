@@ -25,6 +25,7 @@ _LONGEST_PART = 255
 """Bytes; what Linux and macOS allow for one name."""
 _RANGES = {
     "ollama_timeout": (1, 86_400),
+    "openai_timeout": (1, 86_400),
     "query_timeout": (1, 86_400),
     "chunk_tokens": (32, 8192),
     "chunk_max_tokens": (0, 16_384),

@@ -34,10 +34,14 @@ class Config:
     """Where Ollama is; a host of a repository's own choice needs its user's approval."""
     ollama_timeout: int = 120
     """Seconds that one call may take."""
+    openai_url: str = ""
+    """Base URL of an OpenAI-compatible server; as ``ollama_host``."""
+    openai_timeout: int = 120
+    """Seconds that one call may take."""
     query_timeout: int = 30
     """Seconds that one call may take for a query, which can be answered from words."""
     query_prefix: str = "auto"
-    """Put before queries for a model of Ollama; ``auto`` is what the model wants."""
+    """Put before queries for a model of a server; ``auto`` is what the model wants."""
     document_prefix: str = "auto"
     chunk_tokens: int = 256
     """The size aimed at, in cl100k tokens."""

@@ -15,6 +15,7 @@ BUILTIN = "builtin"
 HASH = "hash"
 PORTABLE = "portable"
 OLLAMA = "ollama"
+OPENAI = "openai"
 
 
 class Embedder(Protocol):
@@ -26,6 +27,10 @@ class Embedder(Protocol):
     @property
     def origin(self) -> Origin:
         """The server that computes the vectors; empty for an embedder in this process."""
+
+    @property
+    def n_parallel(self) -> int:
+        """Most calls of ``embed_documents`` that may run at the same time, in threads."""
 
     @property
     def max_tokens(self) -> int:
@@ -68,5 +73,6 @@ def load_embedder(name: str) -> Embedder:
         return PortableEmbedder()
     raise UsageError(
         f"unknown embedder '{name}'",
-        f"set embedder to '{BUILTIN}' (the default), '{OLLAMA}:MODEL', '{PORTABLE}' or '{HASH}'",
+        f"set embedder to '{BUILTIN}' (the default), '{OLLAMA}:MODEL', '{OPENAI}:MODEL', "
+        f"'{PORTABLE}' or '{HASH}'",
     )

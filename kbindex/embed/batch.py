@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from kbindex.core.errors import EmbeddingError, TooLongError
 from kbindex.embed import Embedder
+from kbindex.embed.parallel import in_parallel
 
 Progress = Callable[[int, int], None]
 Keep = Callable[[Mapping[str, NDArray[np.float16]]], None]
@@ -37,6 +38,13 @@ class Embedded:
     """Keys of texts that the embedder refused for their length."""
     failures: dict[str, str] = field(default_factory=dict)
 
+    def add(self, part: Embedded) -> None:
+        """Take over the outcome of some more texts; of a document's failures the first stays."""
+        self.vectors |= part.vectors
+        self.n_calls += part.n_calls
+        self.too_long |= part.too_long
+        self.failures = part.failures | self.failures
+
 
 def count_calls(n_texts: int) -> int:
     """Return how many calls it takes to embed so many texts."""
@@ -46,26 +54,29 @@ def count_calls(n_texts: int) -> int:
 def embed_texts(
     embedder: Embedder, texts: Mapping[str, Text], keep: Keep, progress: Progress
 ) -> Embedded:
-    """Embed every text. One that is refused fails its document alone; the rest goes on."""
+    """Embed every text. One that is refused fails its document alone; the rest goes on.
+
+    ``keep`` and ``progress`` are called in this thread, for each batch as it is done.
+    """
     result = Embedded()
     keys = list(texts)
-    for first in range(0, len(keys), _BATCH_TEXTS):
-        batch = keys[first : first + _BATCH_TEXTS]
-        _embed_batch(embedder, batch, texts, keep, result)
-        progress(min(first + _BATCH_TEXTS, len(keys)), len(keys))
+    batches = [keys[i : i + _BATCH_TEXTS] for i in range(0, len(keys), _BATCH_TEXTS)]
+    n_done = 0
+    for batch, part in in_parallel(
+        lambda batch: _embed_batch(embedder, batch, texts), batches, embedder.n_parallel
+    ):
+        keep(part.vectors)
+        result.add(part)
+        n_done += len(batch)
+        progress(n_done, len(keys))
     return result
 
 
-def _embed_batch(
-    embedder: Embedder,
-    batch: list[str],
-    texts: Mapping[str, Text],
-    keep: Keep,
-    result: Embedded,
-) -> None:
+def _embed_batch(embedder: Embedder, batch: list[str], texts: Mapping[str, Text]) -> Embedded:
     """Embed a batch; find a refused text by bisection where the embedder doesn't name it."""
+    result = Embedded()
     if not batch:
-        return
+        return result
     try:
         vectors = _finite(embedder.embed_documents([texts[key].shown for key in batch]))
     except EmbeddingError as error:
@@ -77,12 +88,11 @@ def _embed_batch(
             parts = [batch[:at] + batch[at + 1 :]]
             _note_refusal(batch[at], error, texts, result)
         for part in parts:
-            _embed_batch(embedder, part, texts, keep, result)
-        return
-    result.n_calls += 1
-    stored = dict(zip(batch, vectors.astype(np.float16), strict=True))
-    keep(stored)
-    result.vectors |= stored
+            result.add(_embed_batch(embedder, part, texts))
+        return result
+    result.n_calls = 1
+    result.vectors = dict(zip(batch, vectors.astype(np.float16), strict=True))
+    return result
 
 
 def _finite(vectors: NDArray[np.float32]) -> NDArray[np.float32]:

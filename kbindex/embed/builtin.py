@@ -42,6 +42,7 @@ class BuiltinEmbedder:
         document_prefix="passage: ",
     )
     origin = Origin()
+    n_parallel = 1
     max_tokens = 512
     dense_weight = 0.3
 

@@ -23,6 +23,7 @@ class HashEmbedder:
 
     identity = EmbedderIdentity("hash", "feature-hashing", "crc32-v1", _DIMENSION)
     origin = Origin()
+    n_parallel = 1
     max_tokens = 8192
     dense_weight = 0.2
 

@@ -36,6 +36,7 @@ class PortableEmbedder:
         dimension=512,
     )
     origin = Origin()
+    n_parallel = 1
     max_tokens = 1 << 20
     dense_weight = 0.2
 

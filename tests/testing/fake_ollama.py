@@ -380,7 +380,7 @@ def _options(body: dict[str, Any]) -> dict[str, int]:
     return options
 
 
-class _QuietServer(ThreadingHTTPServer):
+class QuietServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *_arguments: object) -> None:
@@ -391,7 +391,7 @@ class _QuietServer(ThreadingHTTPServer):
 def serving(state: FakeOllama, port: int = 0) -> Iterator[FakeOllama]:
     """Serve until the end of the block; ``state.url`` says where."""
     handler = type("Handler", (_Handler,), {"state": state})
-    server = _QuietServer(("127.0.0.1", port), handler)
+    server = QuietServer(("127.0.0.1", port), handler)
     state.url = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()

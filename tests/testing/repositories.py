@@ -104,7 +104,9 @@ def make_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]
     """Return a process environment with a home of its own and our ``kbindex`` first on PATH."""
     home = tmp_path_factory.mktemp("home")
     kept = {
-        k: v for k, v in os.environ.items() if not k.startswith(("GIT_", "KBINDEX_", "OLLAMA_"))
+        k: v
+        for k, v in os.environ.items()
+        if not k.startswith(("GIT_", "KBINDEX_", "OLLAMA_", "OPENAI_"))
     }
     path = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}"
     scratch = tmp_path_factory.mktemp("scratch")  # what a killed run leaves stays in here

@@ -1,1 +1,1 @@
-"""The embedder ``ollama:MODEL``, and which servers may be sent text."""
+"""The embedder ``ollama:MODEL``: the calls of its API, its names and its errors."""

@@ -9,14 +9,30 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kbindex.core.errors import EmbeddingError, NoEmbedderError, TooLongError
+from kbindex.core.errors import EmbeddingError, NoEmbedderError
+from kbindex.embed.servers.errors import (
+    Refusal,
+    UnansweredError,
+    error_of,
+    too_long,
+    transport_errors,
+)
+from kbindex.embed.servers.service import Service
 
+OLLAMA_SERVICE = Service(
+    title="Ollama",
+    restart=" ('ollama serve')",
+    named_by="OLLAMA_HOST or ollama_host",
+    key="OLLAMA_API_KEY",
+    despite=" although it is told not to",
+    uncut="another release of Ollama, another model, or a smaller chunk_max_tokens",
+    example="ollama:bge-m3",
+)
 _TOO_LONG = re.compile(
     r"exceeds (the|maximum) context length|exceeds maximum context|too large to process"
     r"|input length exceeds|larger than the (max )?context",
     re.IGNORECASE,
 )
-_NOT_A_NUMBER = re.compile(r"\bNaN\b|\bInf\b")
 _RUNNER = re.compile(
     r"do embedding request|llama[ -](runner|server)|model runner|runner process"
     r"|(Post|Get) \"http://(127\.0\.0\.1|localhost)",
@@ -24,20 +40,6 @@ _RUNNER = re.compile(
 )
 """Names the process that holds the model. Its crash is answered with 400 from 0.25 to 0.33:
 ``do embedding request: Post "http://127.0.0.1:…/v1/embeddings": EOF``. The next call starts it."""
-
-
-class UnansweredError(Exception):
-    """No usable answer this time; another attempt may get one.
-
-    ``is_reply`` says that the server did reply, with an error of its own; ``is_late`` that the
-    time ran out, so that another attempt would take as long again.
-    """
-
-    def __init__(self, reason: str, *, is_reply: bool = False, is_late: bool = False) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.is_reply = is_reply
-        self.is_late = is_late
 
 
 @contextmanager
@@ -49,45 +51,27 @@ def translate(origin: str, model: str) -> Iterator[None]:
     except (ImportError, OSError, ValueError) as error:
         # It makes a client when it is imported, of whatever proxy and certificates are set.
         raise UnansweredError(f"can't be asked ({error})") from None
-    try:
-        yield
-    except ollama.ResponseError as error:
-        raise _reply(error.status_code, str(error.error), origin, model) from None
-    except httpx.HTTPStatusError as error:
-        response = error.response
-        raise _reply(response.status_code, response.text, origin, model) from None
-    except (ConnectionError, httpx.ConnectError, httpx.ConnectTimeout):
-        raise UnansweredError("can't be reached") from None
-    except httpx.TimeoutException:
-        raise UnansweredError("gives no answer in time", is_late=True) from None
-    except httpx.RequestError as error:
-        raise UnansweredError(f"broke the connection off ({error})") from None
-    except (ImportError, OSError) as error:  # of a proxy or certificate that can't be used
-        raise UnansweredError(f"can't be reached ({error})") from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):  # no JSON, or odd
-        raise UnansweredError("answers something that is not Ollama's", is_reply=True) from None
+    with transport_errors(OLLAMA_SERVICE.title):
+        try:
+            yield
+        except ollama.ResponseError as error:
+            refusal = Refusal(error.status_code, str(error.error))
+        except httpx.HTTPStatusError as error:
+            refusal = Refusal(error.response.status_code, error.response.text)
+        else:
+            return
+    raise _error_of(refusal, origin, model)
 
 
-def _reply(status: int, message: str, origin: str, model: str) -> Exception:
-    said = " ".join(message.split())[:200] or f"HTTP {status}"
+def _error_of(refusal: Refusal, origin: str, model: str) -> Exception:
+    said = refusal.said
     if _TOO_LONG.search(said):
-        return TooLongError(None, f"it is too long for {model}")
-    if _NOT_A_NUMBER.search(said):
-        return EmbeddingError(None, f"{model} gives no numbers for it ({said})")
-    if status == 404:
+        return too_long(model)
+    if refusal.status == 404:
         is_model = "model" in said.lower()
         remedy = f"ollama pull {model}" if is_model else "say where Ollama is (OLLAMA_HOST)"
         return NoEmbedderError(f"Ollama at {origin}: {said}", remedy)
-    if 300 <= status < 400:
-        return NoEmbedderError(
-            f"the server at {origin} wants to redirect (HTTP {status}), which is not followed",
-            "name the server that is meant (OLLAMA_HOST or ollama_host)",
-        )
-    if status in (401, 403, 407):
-        return NoEmbedderError(
-            f"the server at {origin} refuses access (HTTP {status}): {said}",
-            "set OLLAMA_API_KEY, or name another server (OLLAMA_HOST)",
-        )
-    if status == 429 or status >= 500 or _RUNNER.search(said):
-        return UnansweredError(f"fails with HTTP {status}: {said}", is_reply=True)
-    return EmbeddingError(None, said)
+    error = error_of(refusal, origin, model, OLLAMA_SERVICE)
+    if isinstance(error, EmbeddingError) and _RUNNER.search(said):
+        return UnansweredError(f"fails with HTTP {refusal.status}: {said}", is_reply=True)
+    return error

@@ -1,8 +1,8 @@
 """Parses the address of a server, and tells whether text sent there stays on this machine. No I/O.
 
-A server is written as Ollama's clients take it: a host, a port, a URL. Whatever could be read in
-two ways (user names, escapes, other characters than a host has) is refused, so that what was
-judged is what is connected to.
+A server is written as Ollama's clients take it: a host, a port, a URL, with or without a path.
+Whatever could be read in two ways (user names, escapes, other characters than a host has) is
+refused, so that what was judged is what is connected to.
 """
 
 from __future__ import annotations
@@ -41,13 +41,19 @@ class Server:
         return self.origin + self.path
 
 
-def parse_server(text: str) -> Server:
-    """Return the server that ``text`` means, in its one normal form. Raises UsageError."""
+def parse_server(text: str, default_port: int | None = DEFAULT_PORT) -> Server:
+    """Return the server that ``text`` means, in its one normal form.
+
+    ``default_port`` is that of an address without scheme and port; ``None`` is HTTP's. Raises
+    UsageError.
+    """
     found = _SERVER.fullmatch(text.strip(" "))
     if found is None or not (found["host"] or found["port"]):
         raise _not_a_server(text)
     scheme = (found["scheme"] or "http").lower()
-    usual = {"http": 80, "https": 443}[scheme] if found["scheme"] else DEFAULT_PORT
+    usual = {"http": 80, "https": 443}[scheme]
+    if not found["scheme"]:
+        usual = default_port or usual
     port = int(found["port"] or usual)
     if not 0 < port < 65536:
         raise _not_a_server(text)
