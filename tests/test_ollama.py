@@ -560,6 +560,15 @@ def test_an_index_that_names_the_manifest_stays_as_it_is(
     assert (again.identity, again.origin) == (recipe.embedder, recipe.origin)
 
 
+def test_an_index_that_names_the_manifest_needs_no_memory(
+    server: FakeOllama, tmp_path: Path
+) -> None:
+    recipe = of_manifest(recipe_of(embedder_for(server.url, tmp_path)), server)
+    (tmp_path / "full").write_text("no folder: nothing can be noted in it")
+    again = embedder_for(server.url, tmp_path / "full", stored=recipe)
+    assert again.identity == recipe.embedder
+
+
 def test_a_manifest_whose_weights_a_clone_has_seen_is_known_by_them(
     server: FakeOllama, tmp_path: Path
 ) -> None:
