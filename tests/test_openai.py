@@ -380,7 +380,7 @@ def test_a_hung_server_costs_a_query_one_time_out(server: FakeOpenAI, tmp_path: 
 @pytest.mark.parametrize(
     ("changes", "says", "remedy"),
     [
-        ({"models": {}}, "knows no such model or path", "OPENAI_BASE_URL or openai_url"),
+        ({"models": {}}, "knows no such model or path", "OPENAI_BASE_URL or openai_base_url"),
         ({"key": KEY}, r"refuses access \(HTTP 401\)", "set OPENAI_API_KEY"),
         ({"redirect": "http://127.0.0.1:9"}, "wants to redirect", "OPENAI_BASE_URL"),
     ],
@@ -427,13 +427,13 @@ def test_the_key_goes_to_a_server_that_the_environment_names(
     server.key = KEY
     assert embedder_for(server.url, tmp_path, key=KEY).embed_query("a lamp").shape == (256,)
     ours = {"OPENAI_API_KEY": "another", "KBINDEX_OPENAI_API_KEY": KEY}
-    config = Config(embedder="openai:org/toy", openai_url=server.url)
-    environment = ours | {"KBINDEX_OPENAI_URL": server.url}
+    config = Config(embedder="openai:org/toy", openai_base_url=server.url)
+    environment = ours | {"KBINDEX_OPENAI_BASE_URL": server.url}
     open_embedder(config, None, tmp_path, environment).embed_query("a lamp")
 
 
 def test_no_other_server_gets_the_key(server: FakeOpenAI, tmp_path: Path) -> None:
-    config = Config(embedder="openai:org/toy", openai_url=server.url)
+    config = Config(embedder="openai:org/toy", openai_base_url=server.url)
     environment = {"OPENAI_API_KEY": KEY, "KBINDEX_OPENAI_API_KEY": KEY}
     open_embedder(config, None, tmp_path, environment).embed_documents(["a lamp"])
     assert {headers.get("authorization") for headers in server.headers} == {None}
@@ -580,7 +580,7 @@ def test_while_the_server_is_down_the_index_says_what_it_is(
 
 @pytest.fixture
 def library(repo: Repo, server: FakeOpenAI) -> Repo:
-    repo.write("kbindex.toml", f'embedder = "openai:org/toy"\nopenai_url = "{server.url}"\n')
+    repo.write("kbindex.toml", f'embedder = "openai:org/toy"\nopenai_base_url = "{server.url}"\n')
     repo.write("bundle/lamps.md", "# Lamps\n\nWipe the lenses each morning.\n")
     repo.write("bundle/rota.md", "# Rota\n\nInes has Monday.\n")
     done = repo.call("init", "--hooks", "native")
@@ -654,7 +654,7 @@ def test_a_repository_can_not_send_text_to_a_server_of_its_choice(
     library: Repo, server: FakeOpenAI
 ) -> None:
     library.write(
-        "kbindex.toml", 'embedder = "openai:org/toy"\nopenai_url = "https://evil.example/v1"\n'
+        "kbindex.toml", 'embedder = "openai:org/toy"\nopenai_base_url = "https://evil.example/v1"\n'
     )
     done = library.call("query", "wipe the lenses", "--mode", "dense", OPENAI_API_KEY=KEY)
     assert done.code == 4

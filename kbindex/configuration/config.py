@@ -34,7 +34,7 @@ class Config:
     """Where Ollama is; a host of a repository's own choice needs its user's approval."""
     ollama_timeout: int = 120
     """Seconds that one call may take."""
-    openai_url: str = ""
+    openai_base_url: str = ""
     """Base URL of an OpenAI-compatible server; as ``ollama_host``."""
     openai_timeout: int = 120
     """Seconds that one call may take."""

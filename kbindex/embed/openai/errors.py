@@ -11,7 +11,7 @@ from kbindex.embed.servers.service import Service
 OPENAI_SERVICE = Service(
     title="the server",
     restart="",
-    named_by="OPENAI_BASE_URL or openai_url",
+    named_by="OPENAI_BASE_URL or openai_base_url",
     key="OPENAI_API_KEY",
     despite="",
     uncut="switch its truncation off (Text Embeddings Inference: '--auto-truncate false'), or take "
@@ -37,7 +37,7 @@ def refusal_error(refusal: Refusal, code: str, origin: str, model: str) -> Excep
         return NoEmbedderError(
             f"the server at {origin} knows no such model or path: {said}",
             f"name the model as the server does (openai:{model} is asked for), and the base URL "
-            "with its path, mostly /v1 (OPENAI_BASE_URL or openai_url)",
+            "with its path, mostly /v1 (OPENAI_BASE_URL or openai_base_url)",
         )
     if status == 402 or (status == 429 and _NO_QUOTA.search(f"{code} {said}")):
         return NoEmbedderError(

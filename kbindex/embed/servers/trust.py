@@ -37,7 +37,7 @@ _PLACES = {
         "ollama_host", ("KBINDEX_OLLAMA_HOST", "OLLAMA_HOST"), "127.0.0.1", 11434, path=""
     ),
     OPENAI: _Place(
-        "openai_url", ("KBINDEX_OPENAI_URL", "OPENAI_BASE_URL"), "", port=None, path="/v1"
+        "openai_base_url", ("KBINDEX_OPENAI_BASE_URL", "OPENAI_BASE_URL"), "", port=None, path="/v1"
     ),
 }
 
@@ -74,8 +74,8 @@ def approved_server(
         if server is None:
             raise NoEmbedderError(
                 f"no server is named for '{config.embedder}'",
-                "set OPENAI_BASE_URL in your environment, or openai_url in kbindex.toml, to its "
-                "base URL, such as http://127.0.0.1:8000/v1",
+                "set OPENAI_BASE_URL in your environment, or openai_base_url in kbindex.toml, to "
+                "its base URL, such as http://127.0.0.1:8000/v1",
             )
         if not (server.is_own or server.is_loopback):
             _require_approval(server.origin)
