@@ -141,7 +141,7 @@ def lancedb_table(clone: Path, folder: Path) -> int:
 
     def rows(view: object) -> tuple[list[tuple[int, str]], np.ndarray]:
         chunks = sorted(view.chunk_arrays()[0].tolist())
-        return [(chunk, view.passage(chunk).text) for chunk in chunks], np.array(view.matrix(256))
+        return [(chunk, view.chunk(chunk).text) for chunk in chunks], np.array(view.matrix(256))
 
     texts, matrix = use_view(open_repository(clone), rows)
     matrix = matrix[: len(texts)]

@@ -24,7 +24,7 @@ from kbindex.search.request import Filters, QueryOptions
 from kbindex.view.database import View
 from kbindex.view.lookup import find_section, look_up
 from kbindex.view.open import use_view
-from kbindex.view.records import Passage
+from kbindex.view.records import LocatedChunk
 from kbindex.view.unstaged import StaleDocuments
 from testing.commands import Done, run_program
 from testing.documents import NOTE
@@ -550,9 +550,9 @@ def test_spans_slice_the_blob_to_text_with_the_words(shared: Repo, asked: Asked)
             assert passage.strip("\n") in "\n".join(lines).casefold()
 
 
-def _passages(view: View) -> Iterator[Passage]:
+def _passages(view: View) -> Iterator[LocatedChunk]:
     chunks, _, _ = view.chunk_arrays()
-    yield from map(view.passage, chunks.tolist())
+    yield from map(view.chunk, chunks.tolist())
 
 
 def assert_round_trip(root: Path) -> int:

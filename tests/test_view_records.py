@@ -87,9 +87,9 @@ def test_records_come_back_as_they_were_stored(view: View) -> None:
     assert view.document(DOCUMENT.path) == DOCUMENT
     for number, chunk in enumerate((FIRST, FURTHER, SECTION), start=1):
         assert read_chunk(chunk.columns()) == chunk
-        assert view.passage(number).chunk == chunk
-        assert view.passage(number).document == DOCUMENT
-    assert view.passage(2).text == FIRST.text, "metadata in pieces has one text"
+        assert view.chunk(number).chunk == chunk
+        assert view.chunk(number).document == DOCUMENT
+    assert view.chunk(2).text == FIRST.text, "metadata in pieces has one text"
 
 
 def test_stored_values_are_those_of_views_made_before(view: View) -> None:
@@ -145,4 +145,4 @@ def test_stored_values_that_cannot_be_decoded_are_damage_though_their_checksum_h
     with pytest.raises(DamagedView):
         view.document_at(1)
     with pytest.raises(DamagedView):
-        view.passage(1)
+        view.chunk(1)

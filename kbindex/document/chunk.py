@@ -151,7 +151,7 @@ class _Cutter:
 
     def heading_end(self, region: Region) -> int:
         """Return where the heading of ``region`` ends, its beginning if it opens none."""
-        if region.opens in (CONTINUES_SECTION, CONTINUES_TABLE):
+        if not region.level:
             return region.char_start
         starts = (s for s in self._block_starts if region.char_start <= s < region.char_end)
         return self._heading_ends[next(starts)]

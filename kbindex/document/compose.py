@@ -26,14 +26,14 @@ def compose(text: str, frontmatter: Frontmatter, regions: Sequence[Region]) -> l
     """Return a chunk for each region, its heading path and shown text derived from those above."""
     first = _first_body_region(frontmatter, regions)
     paths = heading_paths(regions)
-    title = frontmatter.title or next((r.heading for r in regions if r.opens == "1"), None)
+    title = frontmatter.title or next((r.heading for r in regions if r.level == 1), None)
     pieces = metadata_pieces(frontmatter)
     chunks = [
         Chunk(region, (), pieces[index] if index < len(pieces) else None)
         for index, region in enumerate(regions[:first])
     ]
     contexts = [
-        _context(title, path[:-1] if _level(region) else path)
+        _context(title, path[:-1] if region.level else path)
         for region, path in zip(regions[first:], paths[first:], strict=True)
     ]
     silent = _silent_regions(text, regions, contexts, first)
@@ -80,7 +80,7 @@ def heading_paths(regions: Sequence[Region]) -> list[tuple[str, ...]]:
     stack: list[tuple[int, str]] = []
     path: tuple[str, ...] = ()
     for region in regions:
-        level = _level(region)
+        level = region.level
         if level:
             while stack and stack[-1][0] >= level:
                 stack.pop()
@@ -137,16 +137,11 @@ def _silent_regions(
 def _is_repeated(
     region: Region, body: str, following: Region | None, next_shown: tuple[str, ...]
 ) -> bool:
-    if _level(region) == 0 or following is None or _level(following) <= _level(region):
+    if region.level == 0 or following is None or following.level <= region.level:
         return False
-    heading = match_heading(body, _level(region))
+    heading = match_heading(body, region.level)
     return (
         heading is not None
         and not body[heading[1] :].strip(_WHITE_SPACE)
         and (not heading[0] or heading[0] in next_shown)
     )
-
-
-def _level(region: Region) -> int:
-    """Return the level of the heading that a region opens with, 0 for none."""
-    return 0 if region.opens == CONTINUES_TABLE else int(region.opens)

@@ -22,9 +22,7 @@ def find_deviation(state: Proven, limits: Limits) -> tuple[int, str] | None:
     present = {_opening(region) for region in regions}
     missing = [region for region in canonical if _opening(region) not in present]
     canonical_starts = {region.char_start for region in canonical}
-    extra = [
-        r for r in regions if r.char_start not in canonical_starts and r.opens not in ("0", "t")
-    ]
+    extra = [r for r in regions if r.char_start not in canonical_starts and r.level]
     counts = {(region.char_start, region.char_end): region.n_tokens for region in canonical}
     miscounted = [
         region

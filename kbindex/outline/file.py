@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from kbindex.configuration.recipe import key_of
 from kbindex.core.model import (
+    CONTINUES_SECTION,
     CONTINUES_TABLE,
     NOT_EMBEDDED,
     Chunk,
@@ -148,7 +149,7 @@ def _verify_tiling(text: str, regions: Sequence[Region]) -> None:
 
 def _verify_frontmatter(end: int, n_pieces: int, regions: Sequence[Region]) -> None:
     spans = [(r.char_start, r.char_end, r.opens) for r in regions[: max(n_pieces, 1)]]
-    if spans != [(0, end, "0"), *[(end, end, "0")] * (n_pieces - 1)]:
+    if spans != [(0, end, CONTINUES_SECTION), *[(end, end, CONTINUES_SECTION)] * (n_pieces - 1)]:
         raise OutlineMismatch(0, "the frontmatter changed")
 
 
@@ -172,10 +173,10 @@ def _verify_openings(text: str, regions: Sequence[Region]) -> None:
                 raise OutlineMismatch(at, "it no longer continues a table")
             continue
         table_start = region
-        if region.opens == "0":
+        if region.opens == CONTINUES_SECTION:
             if region.heading:
                 raise OutlineMismatch(at, "the outline names a heading where none opens")
             continue
-        found = match_heading(text[at : region.char_end], int(region.opens))
+        found = match_heading(text[at : region.char_end], region.level)
         if found is None or found[0] != region.heading:
             raise OutlineMismatch(at, "the heading changed")

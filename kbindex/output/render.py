@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from kbindex.core.model import SEPARATOR, Answer, Audit, Finding, Hit, Problem
+from kbindex.core.model import SEPARATOR, Answer, Audit, Finding, Hit, Problem, Status
 from kbindex.core.text import as_text, escape_hidden
 from kbindex.output.formats import Format
 
@@ -260,7 +260,7 @@ def _fact_lines(facts: Mapping[str, Any], indent: str) -> Iterable[str]:
 def render_findings(findings: Sequence[Finding], form: Format) -> str:
     """Return what ``doctor`` found as text or as JSON."""
     if form == Format.JSON:
-        is_healthy = all(finding.status != "error" for finding in findings)
+        is_healthy = all(finding.status != Status.ERROR for finding in findings)
         listed = [
             {k: v for k, v in asdict(finding).items() if v is not None} for finding in findings
         ]

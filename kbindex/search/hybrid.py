@@ -134,8 +134,8 @@ def _path_filter(config: Config, pattern: str, paths: Iterable[str]) -> Callable
 def _hits(view: View, config: Config, best: Sequence[ScoredChunk], request: Request) -> list[Hit]:
     hits = []
     for rank, candidate in enumerate(best, start=1):
-        passage = view.passage(candidate.chunk)
-        chunk, document = passage.chunk, passage.document
+        located = view.chunk(candidate.chunk)
+        chunk, document = located.chunk, located.document
         explain = request.options.explain
         hits.append(
             Hit(
@@ -155,7 +155,7 @@ def _hits(view: View, config: Config, best: Sequence[ScoredChunk], request: Requ
                 last_line=chunk.last_line,
                 heading=chunk.heading,
                 anchor=chunk.anchor,
-                text=passage.text if request.options.with_text else None,
+                text=located.text if request.options.with_text else None,
                 explanation=_explanation(candidate, request.weight) if explain else None,
             )
         )

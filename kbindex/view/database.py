@@ -27,7 +27,7 @@ from kbindex.view.records import (
     DocumentRecord,
     Facets,
     Held,
-    Passage,
+    LocatedChunk,
     read_chunk,
     read_document,
 )
@@ -165,7 +165,7 @@ class View:
 
     # Chunks
 
-    def passage(self, chunk: int) -> Passage:
+    def chunk(self, chunk: int) -> LocatedChunk:
         """Return the chunk with an id. Raises DamagedView, also if there is none."""
         found = self._row("chunk", CHUNK_VALUES, "id", chunk)
         if found is None:
@@ -179,8 +179,8 @@ class View:
             ).fetchone()
             if first is None or first[0] == chunk:
                 raise DamagedView("the text of a passage is not there")
-            text = self.passage(first[0]).text
-        return Passage(record, self.document_at(document), text)
+            text = self.chunk(first[0]).text
+        return LocatedChunk(record, self.document_at(document), text)
 
     def spans(self, path: str, *, with_vector: bool = False) -> list[tuple[int, int]]:
         """Return the (char_start, char_end) of a document's chunks in order, each once."""

@@ -70,13 +70,13 @@ def _openings(document: ReadDocument) -> Iterator[Opening]:
     at, text = next(nested)
     for entry in document.entries:
         region = entry.region
-        if region.opens in ("0", "t"):
+        if not region.level:
             continue
         while at < region.char_start:
             anchors.add(text)
             at, text = next(nested)
         anchor = anchors.add(region.heading)
-        yield Opening(int(region.opens), region.heading, anchor, region.char_start)
+        yield Opening(region.level, region.heading, anchor, region.char_start)
 
 
 def _chunks(

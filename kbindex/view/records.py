@@ -172,7 +172,7 @@ class Facets:
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class LocatedChunk:
     """A chunk with its document and its text."""
 
     chunk: ChunkRecord

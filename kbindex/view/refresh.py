@@ -112,4 +112,4 @@ def _file_name(path: str) -> str:
 
 
 def _first_h1(entries: tuple[Entry, ...]) -> str | None:
-    return next((e.region.heading for e in entries if e.region.opens == "1"), None) or None
+    return next((e.region.heading for e in entries if e.region.level == 1), None) or None
