@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -25,9 +26,10 @@ from kbindex.core.model import Recipe
 from kbindex.embed import Embedder, load_embedder
 from kbindex.embed.batch import Embedded, Text, embed_texts
 from kbindex.embed.openai.answer import read_embeddings
+from kbindex.embed.openai.errors import refusal_error
 from kbindex.embed.parallel import in_parallel
 from kbindex.embed.select import open_embedder
-from kbindex.embed.servers.errors import asked_wait
+from kbindex.embed.servers.errors import Refusal, asked_wait
 from kbindex.local.cache import Cache
 from testing.fake_ollama import builtin_model, hash_model
 from testing.fake_openai import TOO_LONG, FakeOpenAI, serving_openai
@@ -257,6 +259,38 @@ def test_every_servers_word_for_too_long_is_understood(
     )
     assert result.too_long == {f"{1:032x}"}
     assert (result.failures, len(result.vectors)) == ({}, 2)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "said"),
+    [
+        (400, "context_length_exceeded", "x"),
+        (400, "", "the request exceeds the available context size. try increasing it"),
+        (400, "", "Input id 0 has 9000 tokens, exceeding max 8192 tokens."),
+        (400, "", "Too many tokens in batch. Max is 16384"),
+        (400, "", "The decoder prompt is longer than the maximum model length of 8192"),
+        (400, "", "the input token count (3000) exceeds the maximum number of tokens (2048)"),
+        (500, "", "Requested tokens (600) exceed context window of 512"),
+    ],
+)
+def test_further_words_for_too_long(status: int, code: str, said: str) -> None:
+    error = refusal_error(Refusal(status, said), code, "http://x:80", "toy")
+    assert isinstance(error, TooLongError)
+    assert said in error.message
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [(500, "CUDA out of memory, context size 8192"), (400, "max tokens? no: odd text")],
+)
+def test_a_failure_that_mentions_a_context_does_not_cut_everything(
+    server: FakeOpenAI, tmp_path: Path, status: int, said: str
+) -> None:
+    embedder = embedder_for(server.url, tmp_path)
+    embedder.embed_documents(["a lamp"])
+    server.refuse = lambda _text: (status, {"error": {"message": said}})
+    with pytest.raises(NoEmbedderError, match="fails for every text"):
+        embed_all(embedder, ["a lens", "a wick"], tmp_path)
 
 
 @pytest.mark.parametrize("limit", [200, 512, 3000])
@@ -685,6 +719,33 @@ def test_a_build_resumes_after_a_quota_and_embeds_nothing_twice(
     assert len(set(notes)) == 100
     assert len(notes) <= 100 + 4 * 8  # the batches that were under way
     assert library.call("check").code == 0
+
+
+def test_an_interrupt_does_not_wait_for_the_calls_under_way(
+    library: Repo, server: FakeOpenAI
+) -> None:
+    for i in range(100):
+        library.write(f"bundle/{i}.md", f"# Note {i}\n\nLamp number {i}.\n")
+    library.git("add", "--all")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kbindex", "update"],
+        cwd=library.root,
+        env=library.environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not any("Note" in text for text in server.asked):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    server.is_hung = True
+    time.sleep(0.5)
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert time.monotonic() - began < 10
+    assert process.returncode == 130, err
+    assert "work done so far is kept" in err
 
 
 # A real server: the one of the built-in model's package, or the one that the environment names

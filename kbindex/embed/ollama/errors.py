@@ -66,7 +66,7 @@ def translate(origin: str, model: str) -> Iterator[None]:
 def _error_of(refusal: Refusal, origin: str, model: str) -> Exception:
     said = refusal.said
     if _TOO_LONG.search(said):
-        return too_long(model)
+        return too_long(model, said)
     if refusal.status == 404:
         is_model = "model" in said.lower()
         remedy = f"ollama pull {model}" if is_model else "say where Ollama is (OLLAMA_HOST)"

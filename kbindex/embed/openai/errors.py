@@ -19,20 +19,23 @@ OPENAI_SERVICE = Service(
     example="openai:BAAI/bge-m3",
 )
 _TOO_LONG = re.compile(
-    r"(maximum|max|model's) (context|input|sequence|model)?[ _]?(length|tokens)"
-    r"|context[ _](length|size|window)"
-    r"|must have less than \d+ tokens|is too (large|long)|too many tokens"
-    r"|token count .*exceeds|exceed(s|ing)? .*\btokens\b|longer than the maximum",
+    r"maximum (context|input|sequence|model) length"
+    r"|exceed\w*\b.*(context|tokens|length)|(context|length)\w*_exceeded"
+    r"|must have less than \d+ tokens|is too (large|long)|too many tokens|longer than the maximum",
     re.IGNORECASE,
 )
+_TOO_LONG_BUT_500 = re.compile(r"too large to process|exceed", re.IGNORECASE)
+"""llama-server's; other failures of a server mention a context, too."""
 _NO_QUOTA = re.compile(r"insufficient_quota|billing|out of credits", re.IGNORECASE)
 
 
 def refusal_error(refusal: Refusal, code: str, origin: str, model: str) -> Exception:
     """Return the error that a refusal means."""
     status, said = refusal.status, refusal.said
-    if status == 413 or (status not in (401, 403, 404, 429) and _TOO_LONG.search(said)):
-        return too_long(model)
+    words = _TOO_LONG_BUT_500 if status >= 500 else _TOO_LONG
+    is_about_texts = status not in (401, 403, 404, 429)
+    if status == 413 or (is_about_texts and words.search(f"{code} {said}")):
+        return too_long(model, said)
     if status == 404:
         return NoEmbedderError(
             f"the server at {origin} knows no such model or path: {said}",

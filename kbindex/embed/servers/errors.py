@@ -105,8 +105,8 @@ def error_of(refusal: Refusal, origin: str, model: str, service: Service) -> Exc
     return EmbeddingError(None, said)
 
 
-def too_long(model: str) -> TooLongError:
-    return TooLongError(None, f"it is too long for {model}")
+def too_long(model: str, said: str) -> TooLongError:
+    return TooLongError(None, f"it is too long for {model} ({said})")
 
 
 def asked_wait(headers: Mapping[str, str]) -> float:
