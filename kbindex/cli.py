@@ -18,7 +18,7 @@ import typer
 
 from kbindex import __version__
 from kbindex.core.errors import ExitCode, KbindexError
-from kbindex.output.console import begin_run, note
+from kbindex.output.console import begin_run, drop, note
 from kbindex.output.formats import Format
 
 app = typer.Typer(
@@ -59,8 +59,7 @@ def _run(command: Callable[[], ExitCode]) -> None:
         note("interrupted; work done so far is kept")
         code = ExitCode.INTERRUPTED
     except BrokenPipeError:
-        # The reader has seen enough. Python would complain once more while closing stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop(sys.stdout)  # the reader has seen enough
         code = ExitCode.OK
     except OSError as error:
         if error.errno in _REFUSALS_OF_THE_SYSTEM:

@@ -99,6 +99,8 @@ def test_a_sentence_is_said_once_a_run(capsys: pytest.CaptureFixture[str]) -> No
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
 def test_messages_that_cannot_be_written_end_no_command(repo: Repo) -> None:
+    repo.write("bundle/new.md", "# New\n\nNot staged, which a query says.\n")
+    assert "differ from what is indexed" in run(repo, *QUERIES[0]).err
     with open("/dev/full", "w") as full:  # noqa: PTH123 - a stream for the process
         done = subprocess.run(
             [sys.executable, "-m", "kbindex", *QUERIES[0]],

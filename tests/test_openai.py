@@ -770,6 +770,7 @@ def live() -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.model
+@pytest.mark.stress
 def test_meaning_survives_the_way_through_a_real_server(
     live: tuple[str, str], tmp_path: Path
 ) -> None:

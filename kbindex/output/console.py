@@ -5,8 +5,10 @@ Nothing from a repository reaches a terminal as it is: that is seen to here, whe
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import suppress
+from typing import TextIO
 
 from kbindex.core.text import as_text
 
@@ -43,8 +45,19 @@ def begin_run() -> None:
 def note(message: str) -> None:
     """Write a message to stderr, marked as ours; its further lines are indented."""
     lines = as_text(message.split("\n")).replace("\n", "\n  ")
-    with suppress(OSError):  # a full disk behind stderr ends no command
+    try:
         _write(sys.stderr, f"kbindex: {lines}\n")
+    except OSError:  # a full disk behind stderr ends no command
+        drop(sys.stderr)
+
+
+def drop(stream: TextIO) -> None:
+    """Let what is still to be written to a stream go nowhere.
+
+    Python would try once more at its end, and fail with exit code 120.
+    """
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _write(stream: object, text: str) -> None:
