@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -63,3 +64,13 @@ def test_no_workflow_may_write_and_only_the_last_job_may_publish() -> None:
 def test_lint_comes_first_where_a_change_is_tried() -> None:
     calls = re.findall(r"^make (\w+)$", (ROOT / ".ci/run").read_text(), re.MULTILINE)
     assert calls == ["lint", "test", "check"]
+
+
+@pytest.mark.parametrize("folder", ["bundle", "tests/material/bundle"])
+def test_a_question_quotes_what_its_document_says(folder: str) -> None:
+    file = ROOT / ("tests" if folder == "bundle" else "tests/material") / "questions.jsonl"
+    for line in file.read_text(encoding="utf-8").splitlines():
+        question = json.loads(line)
+        for wanted in question["relevant"]:
+            text = (ROOT / folder / f"{wanted['id']}.md").read_text(encoding="utf-8")
+            assert wanted.get("quote", "") in text, (question["id"], wanted["id"])
