@@ -17,15 +17,13 @@ import pytest
 from numpy.typing import NDArray
 
 from kbindex.configuration.config import Config
-from kbindex.configuration.recipe import wanted_recipe
 from kbindex.core.errors import EmbeddingError, NoEmbedderError, TooLongError, UsageError
 from kbindex.core.model import Recipe
 from kbindex.embed import Embedder, load_embedder
-from kbindex.embed.batch import Embedded, Text, embed_texts
 from kbindex.embed.ollama.client import weights_digest
 from kbindex.embed.select import open_embedder
 from kbindex.embed.servers.canaries import come_out_same, pack_vectors
-from kbindex.local.cache import Cache
+from testing.embedding import embed_all, recipe_of
 from testing.fake_ollama import (
     CRASHES,
     E5,
@@ -67,17 +65,6 @@ def embedder_for(
     embedder = open_embedder(config, stored, local, {"OLLAMA_HOST": url})
     embedder._calls.pause = PAUSES.append  # type: ignore[attr-defined]
     return embedder
-
-
-def embed_all(embedder: Embedder, texts: list[str], folder: Path) -> Embedded:
-    """Embed as a build does; the key of a text is its number."""
-    named = {f"{i:032x}": Text(text, f"doc{i}.md") for i, text in enumerate(texts)}
-    with Cache(folder) as cache:
-        return embed_texts(embedder, named, cache.replace_vectors, lambda _done, _total: None)
-
-
-def recipe_of(embedder: Embedder) -> Recipe:
-    return wanted_recipe(Config(), embedder.identity, embedder.origin)
 
 
 # What is sent

@@ -20,17 +20,15 @@ import numpy as np
 import pytest
 
 from kbindex.configuration.config import Config
-from kbindex.configuration.recipe import wanted_recipe
 from kbindex.core.errors import NoEmbedderError, TooLongError, UsageError
 from kbindex.core.model import Recipe
 from kbindex.embed import Embedder, load_embedder
-from kbindex.embed.batch import Embedded, Text, embed_texts
 from kbindex.embed.openai.answer import read_embeddings
 from kbindex.embed.openai.errors import refusal_error
 from kbindex.embed.parallel import in_parallel
 from kbindex.embed.select import open_embedder
 from kbindex.embed.servers.errors import Refusal, asked_wait
-from kbindex.local.cache import Cache
+from testing.embedding import embed_all, recipe_of
 from testing.fake_ollama import builtin_model, hash_model
 from testing.fake_openai import TOO_LONG, FakeOpenAI, serving_openai
 from testing.repositories import Repo
@@ -64,16 +62,6 @@ def embedder_for(
     embedder = open_embedder(config, stored, local, environment, for_query=for_query)
     embedder._calls.pause = ([] if pauses is None else pauses).append  # type: ignore[attr-defined]
     return embedder
-
-
-def embed_all(embedder: Embedder, texts: list[str], folder: Path) -> Embedded:
-    named = {f"{i:032x}": Text(text, f"doc{i}.md") for i, text in enumerate(texts)}
-    with Cache(folder) as cache:
-        return embed_texts(embedder, named, cache.replace_vectors, lambda _done, _total: None)
-
-
-def recipe_of(embedder: Embedder) -> Recipe:
-    return wanted_recipe(Config(), embedder.identity, embedder.origin)
 
 
 # What is sent
@@ -206,6 +194,7 @@ def item(index: object, vector: object = (1.0, 0.0)) -> dict[str, object]:
         [item(0), item(1, "AAAA")],
         [item(0), item(1, [[1.0, 0.0]])],
         [item(0), item(1, None)],
+        [item(0), item(1, [10**400, 0])],
         [item(0), {"index": 1}],
         [item(0), 7],
         None,

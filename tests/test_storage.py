@@ -23,10 +23,8 @@ from kbindex.storage.tree import open_index
 from kbindex.storage.wal import decode_wal, encode_wal
 from testing.documents import NOTE
 from testing.index import (
-    init_and_commit,
-    run_and_commit,
+    commit_versions_and_wal,
     table_rows,
-    update_and_commit,
     write_table,
 )
 from testing.repositories import Repo, Template, run
@@ -204,13 +202,7 @@ def stored(from_template: Template) -> Repo:
             "bundle/bom.md", "\ufeff# Größe\r\n\r\n東京 🗼 tower.\r\n\r\n## Höhe\r\n\r\n333 m.\r\n"
         )
         repo.write("bundle/table.md", long_table())
-        init_and_commit(repo)
-        repo.write("bundle/lamps.md", NOTE.replace("paraffin", "whale oil"))
-        update_and_commit(repo)
-        run_and_commit(repo, "checkpoint")
-        for name in ("one", "two"):
-            repo.write(f"bundle/{name}.md", f"# {name}\n\nText of {name}.\n")
-            update_and_commit(repo)
+        commit_versions_and_wal(repo)
 
     return from_template("stored", fill)
 

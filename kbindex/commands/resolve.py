@@ -13,13 +13,13 @@ from kbindex.core.errors import ExitCode
 from kbindex.core.paths import OUTLINES
 from kbindex.core.text import as_text
 from kbindex.git.client import Git
-from kbindex.index.resolve import Settled, settle_index
+from kbindex.index.resolve import Resolution, resolve_index
 from kbindex.output.console import put
 from kbindex.repo.repository import repository_at, write_lock
 
 
 def resolve(directory: Path | None) -> ExitCode:
-    """Settle every conflict below the index folder and print what was done."""
+    """Resolve every conflict below the index folder and print what was done."""
     git = Git(directory)
     git.require_worktree()
     with write_lock(git):  # what another run committed while we waited is seen
@@ -31,8 +31,8 @@ def resolve(directory: Path | None) -> ExitCode:
         ):
             put("nothing to resolve: no merge, rebase, cherry-pick or revert is under way")
             return ExitCode.OK
-        settled = settle_index(repository, head)
-    put(_account(settled))
+        resolution = resolve_index(repository, head)
+    put(_account(resolution))
     left = sorted(git.index.unmerged("."))
     if left:
         put(as_text(["still to resolve by hand: " + ", ".join(left)]))
@@ -43,14 +43,15 @@ def resolve(directory: Path | None) -> ExitCode:
     return ExitCode.NEGATIVE if git.index.unmerged(config.index_dir) else ExitCode.OK
 
 
-def _account(settled: Settled) -> str:
-    table = "is that of HEAD" if settled.takes_table else "merged by itself"
-    lines = [f"the table {table}; {settled.n_rows} rows of the other side were added to the WAL"]
-    if settled.outlines:
+def _account(resolution: Resolution) -> str:
+    table = "is that of HEAD" if resolution.takes_table else "merged by itself"
+    lines = [f"the table {table}; {resolution.n_rows} rows of the other side were added to the WAL"]
+    if resolution.outlines:
+        n_outlines = len(resolution.outlines)
         lines.append(
-            f"{len(settled.outlines)} outlines are ours for now: {OUTLINES}/ follows the Markdown "
-            "when it is committed"
+            f"{n_outlines} outlines are ours for now: {OUTLINES}/ follows the Markdown when it is "
+            "committed"
         )
-    if settled.has_recipe_conflict:
+    if resolution.has_recipe_conflict:
         lines.append("the recipe is that of HEAD; rows of another embedder were left out")
     return "\n".join(lines)

@@ -25,7 +25,7 @@ from kbindex.git.staging import stage_stored, store_changes, write_changes
 from kbindex.index.build import build
 from kbindex.index.options import Options
 from kbindex.index.report import Report
-from kbindex.index.resolve import settle_index
+from kbindex.index.resolve import resolve_index
 from kbindex.local.refused import forget_refused, note_refused, refused_tree
 from kbindex.output.console import note, put
 from kbindex.output.progress import progress_on
@@ -102,7 +102,7 @@ def run_update(
     with write_lock(git):
         # The tree is taken under the lock: what another run staged is seen.
         if not worktree:
-            _settle_conflicts(git)
+            _resolve_conflicts(git)
             return _follow(git, make_options, stage)
         repository = worktree_repository(git)
         tree = git.index.write_worktree_tree(repository.config.bundle)
@@ -134,8 +134,8 @@ def _is_state(git: Git, repository: Repository, tree: str) -> bool:
     )
 
 
-def _settle_conflicts(git: Git) -> None:
-    """Settle conflicts where only the index has any: the documents are resolved already."""
+def _resolve_conflicts(git: Git) -> None:
+    """Resolve conflicts where only the index has any: the documents are resolved already."""
     unmerged = git.index.unmerged(".")
     head = git.trees.head()
     if not unmerged or head is None:
@@ -143,7 +143,7 @@ def _settle_conflicts(git: Git) -> None:
     repository = repository_at(git, head)
     folder = f"{repository.config.index_dir}/"
     if all(path.startswith(folder) for path in unmerged):
-        settle_index(repository, head)
+        resolve_index(repository, head)
 
 
 def _run(repository: Repository, tree: str, options: Options, stage: bool) -> Outcome:

@@ -66,13 +66,13 @@ def open_embedder(
     served = _served_model(config.embedder)
     if served is None:
         return load_embedder(config.embedder)
-    from kbindex.embed.servers.embedder import ServerEmbedder, Wanted
+    from kbindex.embed.servers.embedder import ServerEmbedder, WantedModel
     from kbindex.embed.servers.facts import Facts
 
     provider, model = served
     longest = config.max_tokens + _CONTEXT_TOKENS
     name = _identity_name(provider, model)
-    wanted = Wanted(provider, name, *_prefixes(config, model), longest)
+    wanted = WantedModel(provider, name, *_prefixes(config, model), longest)
     if stored is not None and expected_identity(config, stored.embedder) == stored.embedder:
         identity = stored.embedder
         wanted = replace(wanted, model=identity.model, stored=identity, origin=stored.origin)

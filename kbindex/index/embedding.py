@@ -112,11 +112,11 @@ class _Work:
     embedder: Embedder
     cache: Cache
     options: Options
-    fresh: list[Known] = field(default_factory=list)
+    fresh: list[Known] = field(init=False)
     drafts: list[Draft] = field(default_factory=list)
     vectors: dict[str, NDArray[np.float16]] = field(default_factory=dict)
     missing: dict[str, None] = field(default_factory=dict)
-    kept_keys: set[str] = field(default_factory=set)
+    kept_keys: set[str] = field(init=False)
     distrusted: set[str] = field(default_factory=set)
     refused: set[str] = field(default_factory=set)
     """The keys of texts that the embedder found too long."""

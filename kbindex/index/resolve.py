@@ -25,7 +25,7 @@ from kbindex.storage.writer import stack_vectors
 
 
 @dataclass
-class Settled:
+class Resolution:
     """The resolution of conflicts: blobs to stage by path, and facts to report."""
 
     blobs: dict[str, str | None] = field(default_factory=dict)
@@ -37,37 +37,37 @@ class Settled:
     """Rows of the other side that were added."""
 
 
-def settle_index(repository: Repository, head: str) -> Settled:
-    """Settle every conflict below the index folder; ``head`` is HEAD's tree. The lock is held."""
+def resolve_index(repository: Repository, head: str) -> Resolution:
+    """Resolve every conflict below the index folder; ``head`` is HEAD's tree. The lock is held."""
     git = repository.git
     with repository.cache() as cache:
         ours = index_at(repository, head)
-        settled = _settle(git, repository.config.index_dir, ours.snapshot)
-        stage_blobs(git, settled.blobs)
+        resolution = _resolve(git, repository.config.index_dir, ours.snapshot)
+        stage_blobs(git, resolution.blobs)
         trees = commit_trees(git, git.state.operation_commits())
-        settled.n_rows = _add_rows(ours, [index_at(repository, tree) for tree in trees], cache)
-    return settled
+        resolution.n_rows = _add_rows(ours, [index_at(repository, tree) for tree in trees], cache)
+    return resolution
 
 
-def _settle(git: Git, index_dir: str, ours: Snapshot) -> Settled:
+def _resolve(git: Git, index_dir: str, ours: Snapshot) -> Resolution:
     """Decide each index file: HEAD's table and recipe, our side of outlines, all WAL files."""
-    settled = Settled()
+    resolution = Resolution()
     folders = (f"{index_dir}/{TABLE}/", f"{index_dir}/{LINEAGE}")
     for path, sides in git.index.unmerged(index_dir).items():
         if path.startswith(folders):
-            settled.takes_table = True
+            resolution.takes_table = True
         elif path.startswith(f"{index_dir}/{WAL}/"):
-            settled.blobs[path] = sides.get(2) or sides.get(3)
+            resolution.blobs[path] = sides.get(2) or sides.get(3)
         elif path == f"{index_dir}/{RECIPE}":
-            settled.blobs[path] = ours.recipe
-            settled.has_recipe_conflict = True
+            resolution.blobs[path] = ours.recipe
+            resolution.has_recipe_conflict = True
         else:
-            settled.blobs[path] = sides.get(2) or sides.get(3)
-            settled.outlines.append(path)
-    if settled.takes_table or not _is_whole(git, index_dir):
-        settled.takes_table = True
-        settled.blobs |= _table_of(git, index_dir, ours)
-    return settled
+            resolution.blobs[path] = sides.get(2) or sides.get(3)
+            resolution.outlines.append(path)
+    if resolution.takes_table or not _is_whole(git, index_dir):
+        resolution.takes_table = True
+        resolution.blobs |= _table_of(git, index_dir, ours)
+    return resolution
 
 
 def _is_whole(git: Git, index_dir: str) -> bool:

@@ -7,12 +7,7 @@ from collections.abc import Iterator, Set
 from pathlib import PurePosixPath
 
 from kbindex.analysis.detection import prepare_detection
-from kbindex.analysis.language import (
-    AUTO,
-    NONE,
-    detect_language,
-    named_language,
-)
+from kbindex.analysis.language import AUTO, NONE, detect_language, named_language
 from kbindex.configuration.config import Config
 from kbindex.configuration.recipe import identity_id, recipe_id, render_recipe
 from kbindex.core.model import NOT_EMBEDDED, Entry, Frontmatter, Recipe

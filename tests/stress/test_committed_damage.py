@@ -21,11 +21,9 @@ from kbindex.storage.wal import decode_wal
 from testing.commands import Done
 from testing.documents import NOTE
 from testing.index import (
+    commit_versions_and_wal,
     forget_local_state,
-    init_and_commit,
-    run_and_commit,
     table_rows,
-    update_and_commit,
 )
 from testing.repositories import Repo, Template, run
 
@@ -42,13 +40,7 @@ def stored(from_template: Template) -> Repo:
         repo.write("bundle/lamps.md", NOTE)
         repo.write("bundle/table.md", f"# Table\n\n| number | value |\n|---|---|\n{table}")
         repo.write("bundle/tokyo.md", "\ufeff# Größe\r\n\r\n東京 🗼 tower.\r\n")
-        init_and_commit(repo)
-        repo.write("bundle/lamps.md", NOTE.replace("paraffin", "whale oil"))
-        update_and_commit(repo)
-        run_and_commit(repo, "checkpoint")
-        for name in ("one", "two"):
-            repo.write(f"bundle/{name}.md", f"# {name}\n\nText of {name}.\n")
-            update_and_commit(repo)
+        commit_versions_and_wal(repo)
 
     return from_template("stored-for-damage", fill)
 

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbindex.embed import load_embedder
+from testing.replies import JsonReplies
 
 TOO_LONG = "the input length exceeds the context length"
 E5 = "multilingual-e5-small-q4"
@@ -161,7 +162,7 @@ class _Refused(Exception):
     pass
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(JsonReplies, BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = -1  # headers and body in one packet: two would wait for each other
     state: FakeOllama
@@ -178,19 +179,19 @@ class _Handler(BaseHTTPRequestHandler):
         state.requests.append((self.path, body))
         state.headers.append({k.lower(): v for k, v in self.headers.items()})
         if state.redirect:
-            self._reply(307, {}, location=state.redirect + self.path)
+            self.reply(307, {}, {"Location": state.redirect + self.path})
             return
         match self.path:
             case "/api/version":
-                self._reply(200, {"version": state.version})
+                self.reply(200, {"version": state.version})
             case "/api/tags":
-                self._reply(200, {"models": [self._tag(name) for name in state.models]})
+                self.reply(200, {"models": [self._tag(name) for name in state.models]})
             case "/api/show":
                 self._show(body)
             case "/api/embed":
                 self._embed(body)
             case _:
-                self._reply(404, "404 page not found")
+                self.reply(404, "404 page not found")
 
     def _tag(self, name: str) -> dict[str, Any]:
         return {
@@ -216,7 +217,7 @@ class _Handler(BaseHTTPRequestHandler):
         for known, model in self.state.models.items():
             if _whole_name(known) == _whole_name(name):
                 return model
-        self._reply(404, {"error": f'model "{name}" not found, try pulling it first'})
+        self.reply(404, {"error": f'model "{name}" not found, try pulling it first'})
         return None
 
     def _show(self, body: dict[str, Any]) -> None:
@@ -237,7 +238,7 @@ class _Handler(BaseHTTPRequestHandler):
                 "capabilities": [],  # empty for some models that do embed
                 "modified_at": "2026-01-02T03:04:05.678901234+01:00",
             }
-            self._reply(200, shown)
+            self.reply(200, shown)
 
     def _embed(self, body: dict[str, Any]) -> None:
         state = self.state
@@ -248,7 +249,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if state.replies:
             status, text = state.replies.pop(0)
-            self._reply(status, {"error": text})
+            self.reply(status, {"error": text})
             return
         model = self._model(body["model"])
         if model is None:
@@ -256,7 +257,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             texts, options = _input(body), _options(body)
             if not texts:  # without counters
-                self._reply(200, {"model": body["model"], "embeddings": []})
+                self.reply(200, {"model": body["model"], "embeddings": []})
                 return
             if not self._load(f"{_whole_name(body['model'])} {options}"):
                 return
@@ -264,7 +265,7 @@ class _Handler(BaseHTTPRequestHandler):
             vectors = self._vectors(model, texts, body, options)
         except _Refused as refused:
             status, message = refused.args
-            self._reply(status, {"error": message})
+            self.reply(status, {"error": message})
             return
         state.asked += texts
         answer = {
@@ -274,7 +275,7 @@ class _Handler(BaseHTTPRequestHandler):
             "load_duration": 1,
             "prompt_eval_count": sum(map(model.count, texts)),
         }
-        self._reply(200, state.answer(answer))
+        self.reply(200, state.answer(answer))
 
     def _load(self, wanted: str) -> bool:
         """Load the model with these options, unless the client goes away meanwhile."""
@@ -337,23 +338,6 @@ class _Handler(BaseHTTPRequestHandler):
             vector = vector[:dimensions]
         vector = vector / max(float(np.linalg.norm(vector)), 1e-12)
         return state.change(text, vector.tolist())
-
-    def _reply(self, status: int, content: Any, location: str = "") -> None:
-        text = content if isinstance(content, str) else json.dumps(content)
-        data = text.encode()
-        try:
-            self.send_response(status)
-            if location:
-                self.send_header("Location", location)
-            self.send_header("Content-Type", "application/json; charset=utf-8")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-        except OSError:
-            self.close_connection = True  # the client went away
-
-    def log_message(self, *_arguments: object) -> None:
-        pass
 
 
 def _whole_name(model: str) -> str:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from testing.fake_ollama import Model, QuietServer
+from testing.replies import JsonReplies
 
 TOO_LONG = {
     "vllm": (
@@ -114,7 +115,7 @@ class FakeOpenAI:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(JsonReplies, BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = -1
     state: FakeOpenAI
@@ -143,18 +144,18 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             self.connection.shutdown(2)
         elif state.redirect:
-            self._reply(307, {}, {"Location": state.redirect + self.path})
+            self.reply(307, {}, {"Location": state.redirect + self.path})
         elif state.replies:
-            self._reply(*state.replies.pop(0))
+            self.reply(*state.replies.pop(0))
         elif state.key and self.headers.get("Authorization") != f"Bearer {state.key}":
             given = (self.headers.get("Authorization") or "none").removeprefix("Bearer ")
             message = f"Incorrect API key provided: {given}. You can find your API key at …"
-            self._reply(401, {"error": {"message": message, "code": "invalid_api_key"}})
+            self.reply(401, {"error": {"message": message, "code": "invalid_api_key"}})
         elif self.path != "/v1/embeddings":
-            self._reply(404, {"detail": "Not Found"})
+            self.reply(404, {"detail": "Not Found"})
         elif body["model"] not in state.models:
             message = f"The model `{body['model']}` does not exist."
-            self._reply(404, {"object": "error", "message": message, "code": 404})
+            self.reply(404, {"object": "error", "message": message, "code": 404})
         else:
             self._embed(state.models[body["model"]], body)
 
@@ -164,7 +165,7 @@ class _Handler(BaseHTTPRequestHandler):
         unknown = body.keys() - {"model", "input", "encoding_format", "dimensions", "user"}
         if unknown:
             message = f"Unrecognized request argument supplied: {', '.join(unknown)}"
-            self._reply(400, {"error": {"message": message, "type": "invalid_request_error"}})
+            self.reply(400, {"error": {"message": message, "type": "invalid_request_error"}})
             return
         items = []
         for index, text in enumerate(body["input"]):
@@ -174,7 +175,7 @@ class _Handler(BaseHTTPRequestHandler):
                     refused = TOO_LONG[state.kind]
                 text = model.cut(text, limit)
             if refused:
-                self._reply(*refused)
+                self.reply(*refused)
                 return
             vector = state.change(text, model.embed(text).astype(np.float64).tolist())
             packed = base64.b64encode(np.array(vector, "<f4").tobytes()).decode()
@@ -189,24 +190,7 @@ class _Handler(BaseHTTPRequestHandler):
             "model": state.reported or body["model"],
             "usage": {"prompt_tokens": n_tokens, "total_tokens": n_tokens},
         }
-        self._reply(200, answer)
-
-    def _reply(self, status: int, content: Any, headers: dict[str, str] | None = None) -> None:
-        text = content if isinstance(content, str) else json.dumps(content)
-        data = text.encode()
-        try:
-            self.send_response(status)
-            for name, value in (headers or {}).items():
-                self.send_header(name, value)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-        except OSError:
-            self.close_connection = True  # the client went away
-
-    def log_message(self, *_arguments: object) -> None:
-        pass
+        self.reply(200, answer)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from kbindex.core.paths import TABLE
 from kbindex.storage.table import append_rows
 from kbindex.storage.table_files import latest_manifest, read_table
 from testing.commands import Done
+from testing.documents import NOTE
 from testing.repositories import Repo, run
 
 
@@ -33,6 +34,17 @@ def init_and_commit(repo: Repo) -> str:
 def update_and_commit(repo: Repo, message: str = "a change") -> str:
     """Bring the index up to everything, and commit both. Returns the commit."""
     return run_and_commit(repo, "update", message=message)
+
+
+def commit_versions_and_wal(repo: Repo) -> None:
+    """Commit two versions of the table and two WAL files; ``lamps.md`` is NOTE at first."""
+    init_and_commit(repo)
+    repo.write("bundle/lamps.md", NOTE.replace("paraffin", "whale oil"))
+    update_and_commit(repo)
+    run_and_commit(repo, "checkpoint")
+    for name in ("one", "two"):
+        repo.write(f"bundle/{name}.md", f"# {name}\n\nText of {name}.\n")
+        update_and_commit(repo)
 
 
 def assert_fresh(repo: Repo, *options: str) -> None:

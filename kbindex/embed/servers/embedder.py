@@ -32,7 +32,7 @@ _SEEN, _REFUSED, _CUT = "seen", "refused", "cut"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedModel:
     """The model that the configuration asks for, and the identity that the index has."""
 
     provider: str
@@ -48,7 +48,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class _Settled:
+class _Identified:
     """The embedder's identity; with a ``failure`` it holds until a text is to be embedded."""
 
     identity: EmbedderIdentity
@@ -62,7 +62,7 @@ class ServerEmbedder:
     dense_weight = 0.3
 
     def __init__(
-        self, wanted: Wanted, client: ModelClient, memory: Memory, *, n_parallel: int = 1
+        self, wanted: WantedModel, client: ModelClient, memory: Memory, *, n_parallel: int = 1
     ) -> None:
         self._wanted, self._client, self._memory = wanted, client, memory
         self._calls = Calls(client)
@@ -78,12 +78,12 @@ class ServerEmbedder:
         Raises NoEmbedderError where there is no index to take it from. A server that computes
         other vectors from the same weights gets a digest of its own.
         """
-        return self._settled.identity
+        return self._identified.identity
 
     @property
     def origin(self) -> Origin:
         """The server of the build, as long as its canaries come out the same."""
-        return self._settled.origin
+        return self._identified.origin
 
     @property
     def release(self) -> str:
@@ -91,14 +91,14 @@ class ServerEmbedder:
         return self._require_server().release
 
     @cached_property
-    def _settled(self) -> _Settled:
+    def _identified(self) -> _Identified:
         stored = self._wanted.stored
         try:
             model, now = self._model, self._canaries()
         except NoEmbedderError as error:
             if stored is None:
                 raise
-            return _Settled(stored, self._wanted.origin, error)
+            return _Identified(stored, self._wanted.origin, error)
         if stored is not None and not self._may_be(stored, model):
             stored = None
         # Without an index there may be work of an interrupted build, by the server of that time.
@@ -106,11 +106,11 @@ class ServerEmbedder:
         is_same = bool(before) and canaries.come_out_same(before, now)
         if stored is not None and (is_same or (model.digests and not before)):
             origin = self._wanted.origin if before else Origin(model.release, now)
-            return _Settled(stored, origin)
+            return _Identified(stored, origin)
         if is_same:
             now = tuple(before)
         digest = _digest(model, now, is_other=bool(before) and not is_same)
-        return _Settled(self._identity_of(model, digest), Origin(model.release, now))
+        return _Identified(self._identity_of(model, digest), Origin(model.release, now))
 
     def _may_be(self, stored: EmbedderIdentity, model: ServedModel) -> bool:
         """Whether an index can be of this model, as far as digests and sizes tell.
@@ -138,8 +138,8 @@ class ServerEmbedder:
 
     def _require_server(self) -> ServedModel:
         """Return the model as the server has it. Raises NoEmbedderError."""
-        if self._settled.failure is not None:
-            raise self._settled.failure
+        if self._identified.failure is not None:
+            raise self._identified.failure
         return self._model
 
     def _identity_of(self, model: ServedModel, digest: str) -> EmbedderIdentity:

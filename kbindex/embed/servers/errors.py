@@ -75,7 +75,8 @@ def transport_errors(title: str) -> Iterator[None]:
         raise UnansweredError(f"broke the connection off ({error})") from None
     except (ImportError, OSError) as error:  # of a proxy or certificate that can't be used
         raise UnansweredError(f"can't be reached ({error})") from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):  # no JSON, or odd
+    # No JSON, or of another form, or with numbers that are none of a vector.
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
         raise UnansweredError(f"answers something that is not {title}'s", is_reply=True) from None
 
 
